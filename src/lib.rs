@@ -15,6 +15,8 @@
 //! - [`discovery`]: slash commands and skills in the user's and the project's directories.
 //! - [`redact`]: removes secrets before anything is stored, shown or logged.
 //! - [`client`]: finds or starts the daemon, sends requests, subscribes, reconnects.
+//! - `display`: events, approvals and results as text for people.
+//! - `tui`: the terminal client.
 //! - [`cli`]: the verbs of the command line.
 //! - [`config`]: paths, limits, settings.
 //! - [`observe`]: the daemon's log.
@@ -31,6 +33,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod discovery;
+mod display;
 pub mod invisible_chars;
 pub mod journal;
 pub mod kernel;
@@ -48,3 +51,4 @@ pub mod sandbox;
 pub mod token;
 pub mod tools;
 pub mod transport;
+mod tui;

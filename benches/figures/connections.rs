@@ -26,21 +26,21 @@ pub(crate) fn contention(table: &mut Table) {
     let mut client = home.connect();
     let alone = pings(&mut client);
     let raw = pump::round_trips(&[b'x'; 120], PINGS);
-    table.compare("ping alone, median", "µs", median(alone.clone()), ("a line there and back", median(raw)));
+    table.compare("ping alone, median", "µs", median(alone.clone()), ("echo of a line", median(raw)));
     let over = Arc::new(AtomicBool::new(false));
     let busy = [busy_session(&home, &over), flood(&home, &over)];
-    let beside = pings(&mut client);
+    let under_load = pings(&mut client);
     let raw = pump::round_trips(&[b'x'; 120], PINGS);
     over.store(true, Ordering::Relaxed);
     for thread in busy {
-        thread.join().expect("a neighbour");
+        thread.join().expect("a load thread");
     }
-    let name = "ping beside a busy session, a stuck reader and a flood, median";
-    table.compare(name, "µs", median(beside.clone()), ("a line there and back, beside them", median(raw.clone())));
-    let name = "ping beside a busy session, a stuck reader and a flood, one in a hundred";
+    let name = "ping under load, median";
+    table.compare(name, "µs", median(under_load.clone()), ("echo of a line under the same load", median(raw.clone())));
+    let name = "ping under load, p99";
     let bare = percentile(raw, 0.99);
-    table.compare(name, "µs", percentile(beside, 0.99), ("a line there and back, beside them", bare));
-    table.compare("ping alone, one in a hundred", "µs", percentile(alone.clone(), 0.99), ("its median", median(alone)));
+    table.compare(name, "µs", percentile(under_load, 0.99), ("echo of a line under the same load", bare));
+    table.compare("ping alone, p99", "µs", percentile(alone.clone(), 0.99), ("its median", median(alone)));
 }
 
 fn pings(client: &mut Client) -> Vec<f64> {
@@ -55,15 +55,15 @@ fn pings(client: &mut Client) -> Vec<f64> {
 /// A session that sends events continuously, with one subscriber that reads and one that does not.
 fn busy_session(home: &Home, over: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
     let session = home.session(&mut home.connect());
-    let mut stuck = home.connect();
-    stuck.request("attach_session", json!({"sessionId": session}));
+    let mut blocked = home.connect();
+    blocked.request("attach_session", json!({"sessionId": session}));
     let (mut driver, over) = (home.connect(), Arc::clone(over));
     thread::spawn(move || {
         while !over.load(Ordering::Relaxed) {
             driver.send("send_user_message", json!({"sessionId": session, "text": prose(20_000)}));
             super::reading::read_until(&mut driver.stream, super::events::RUN_COMPLETE, None);
         }
-        drop(stuck);
+        drop(blocked);
     })
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn many_connections(table: &mut Table) {
     let before = home.memory();
     let ran = run(&home, &session, &prose(2_000), LISTENERS);
     let rate = (ran.lines * LISTENERS) as f64 / ran.took.as_secs_f64();
-    table.single(format!("words said, to {LISTENERS} clients in all"), "events/s", rate);
+    table.single(format!("text deltas, to {LISTENERS} clients in all"), "events/s", rate);
     let grown = (home.peak() - before) / LISTENERS as f64 / KIB;
     table.single(format!("memory for each of {LISTENERS} listeners, at its peak"), "KiB", grown);
     let count = IDLE.min(descriptors.saturating_sub(200));
@@ -105,7 +105,7 @@ pub(crate) fn many_connections(table: &mut Table) {
     let each = (home.memory() - before) / count as f64 / KIB;
     table.single(format!("memory for each of {count} idle connections"), "KiB", each);
     let times = pings(&mut home.connect());
-    table.single(format!("ping beside {count} idle connections, median"), "µs", median(times));
+    table.single(format!("ping with {count} idle connections, median"), "µs", median(times));
 }
 
 fn ping_raw(stream: &mut UnixStream) {

@@ -20,15 +20,15 @@ const ROUNDS: usize = 3;
 pub(crate) fn measure(table: &mut Table) {
     for (listeners, words, output) in [(1, 200_000, 64_000_000), (50, 40_000, 8_000_000)] {
         let each = if listeners == 1 { "one client".into() } else { format!("{listeners} clients in all") };
-        let said = measure_live(&prose(words), listeners);
+        let deltas = measure_live(&prose(words), listeners);
         table.compare(
-            format!("words said, to {each}"),
+            format!("text deltas, to {each}"),
             "events/s",
-            said.rate(),
-            ("the same lines through bare sockets", said.raw_rate()),
+            deltas.rate(),
+            ("the same lines through bare sockets", deltas.raw_rate()),
         );
-        let cost = format!("words said, to {each}: processor time an event");
-        table.single(cost, "µs", said.cost);
+        let cost = format!("text deltas, to {each}: processor time an event");
+        table.single(cost, "µs", deltas.cost);
         let step = format!("$ yes 'a line of output, neither short nor long' | head -c {output}\n");
         let printed = measure_live(&step, listeners);
         table.compare(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::daemon::Home;
+use super::daemon::{Client, Home};
 use super::pump;
 use super::stored;
 use super::table::{Table, median};
@@ -19,6 +19,13 @@ const COMMITS: usize = 300;
 const SESSIONS: usize = 1_000;
 /// Enough sessions to fill the caches of the database.
 const WARM: usize = 3_000;
+/// How many sessions with messages are measured, and by how many clients they are created.
+const LONG_SESSIONS: usize = 96;
+const SENDERS: usize = 16;
+/// The number of messages of each.
+const MESSAGES: usize = 1_000;
+/// How long a session is left alone before its memory is measured.
+const SETTLE: Duration = Duration::from_secs(5);
 const STORED: u32 = 100_000;
 const KIB: f64 = 1024.0;
 
@@ -84,7 +91,7 @@ pub(crate) fn requests(table: &mut Table) {
         times.push(begun.elapsed().as_secs_f64() * 1e6);
     }
     let raw = median(pump::round_trips(&[b'x'; 120], ROUNDS));
-    table.compare("ping", "µs", median(times), ("a line there and back", raw));
+    table.compare("ping", "µs", median(times), ("echo of a line", raw));
     let session = home.session(&mut client);
     let mut times = Vec::new();
     for number in 0..COMMITS {
@@ -120,7 +127,41 @@ pub(crate) fn memory(table: &mut Table) {
         home.session(&mut client);
     }
     table.single("each idle session in memory", "KiB", (home.memory() - before) / SESSIONS as f64 / KIB);
+    let name = format!("each idle session after {MESSAGES} messages");
+    table.single(name, "KiB", session_memory_after_messages());
     table.single("each parked session", "KiB", parked_session_memory());
+}
+
+/// The memory of a session after its messages, once its last client has detached.
+fn session_memory_after_messages() -> f64 {
+    let home = Home::with_daemon();
+    let round = || {
+        thread::scope(|scope| {
+            for _ in 0..SENDERS {
+                scope.spawn(|| {
+                    let mut client = home.connect();
+                    for _ in 0..LONG_SESSIONS / SENDERS {
+                        send_messages(&home, &mut client);
+                    }
+                });
+            }
+        });
+        thread::sleep(SETTLE);
+        home.memory()
+    };
+    // Later rounds reuse memory that the first round has allocated.
+    let before = round();
+    (round() - before) / LONG_SESSIONS as f64 / KIB
+}
+
+/// Starts a session, sends its messages one by one, and detaches from it.
+fn send_messages(home: &Home, client: &mut Client) {
+    let session = home.session(client);
+    for number in 0..MESSAGES {
+        client.send("send_user_message", json!({"sessionId": session, "text": format!("message {number}")}));
+        client.event("run_complete");
+    }
+    client.request("detach_session", json!({"sessionId": session}));
 }
 
 /// The memory that remains per evicted session.

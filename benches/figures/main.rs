@@ -49,8 +49,8 @@ fn main() {
     table.group("replay", replay::full_history);
     table.group("growth", replay::growth);
     table.group("requests", idle::requests);
-    table.group("neighbours", connections::contention);
-    table.group("crowd", connections::many_connections);
+    table.group("isolation", connections::contention);
+    table.group("fan-out", connections::many_connections);
     table.group("runs", runs::measure);
     #[cfg(target_os = "linux")]
     table.group("sandbox", sandbox::measure);

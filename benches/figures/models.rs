@@ -48,10 +48,10 @@ fn long(table: &mut Table, speaks: ServerDialect, name: &str) {
     let before = home.processor();
     let mut peak = None;
     let rounds = (0..ROUNDS).map(|_| {
-        let heard = record_output(&mut run(&home, speaks, name, &server));
-        assert_eq!(heard.ends.last(), Some(&(TOKENS * TOKEN.len())), "not all was said");
+        let received = record_output(&mut run(&home, speaks, name, &server));
+        assert_eq!(received.ends.last(), Some(&(TOKENS * TOKEN.len())), "not all text arrived");
         let _ = *peak.get_or_insert_with(|| home.peak());
-        (heard.ended_at - server.sent_times()[0]).as_secs_f64()
+        (received.ended_at - server.sent_times()[0]).as_secs_f64()
     });
     let rate = TOKENS as f64 / median(rounds.collect());
     let cost = (home.processor() - before) * 1e6 / (TOKENS * ROUNDS) as f64;
@@ -70,8 +70,8 @@ fn slow(table: &mut Table, speaks: ServerDialect, name: &str) {
     let bare = latencies(&server.sent_times(), &bare);
     let relayed = server.read_relayed();
     let relayed = latencies(&server.sent_times(), &relayed);
-    let heard = record_output(&mut run(&home, speaks, name, &server));
-    let there: Vec<_> = (1..=SLOW).map(|token| heard.time_of(token * TOKEN.len())).collect();
+    let received = record_output(&mut run(&home, speaks, name, &server));
+    let there: Vec<_> = (1..=SLOW).map(|token| received.time_of(token * TOKEN.len())).collect();
     let late = latencies(&server.sent_times(), &there);
     let (bare, relayed, late) = (median(bare), median(relayed), median(late));
     let what = format!("a token of {name} at 50 a second, from server to output, median");
@@ -139,13 +139,13 @@ fn record_output(command: &mut Command) -> RunOutput {
     }
     assert!(child.wait().expect("its end").success(), "{}", String::from_utf8_lossy(&all));
     let (mut ends, mut times) = (Vec::new(), Vec::new());
-    let (mut at, mut said) = (0, 0);
+    let (mut at, mut length) = (0, 0);
     for line in all.split_inclusive(|byte| *byte == b'\n') {
         at += line.len();
         let event: Value = serde_json::from_slice(line).expect("JSON");
         if event["type"] == "assistant_token" {
-            said += event["payload"]["text"].as_str().expect("a text").len();
-            ends.push(said);
+            length += event["payload"]["text"].as_str().expect("a text").len();
+            ends.push(length);
             times.push(read[read.partition_point(|(length, _)| *length < at)].1);
         }
     }
@@ -153,7 +153,7 @@ fn record_output(command: &mut Command) -> RunOutput {
 }
 
 /// The latency of each token, in milliseconds.
-fn latencies(said: &[Instant], there: &[Instant]) -> Vec<f64> {
-    assert_eq!(said.len(), there.len());
-    there.iter().zip(said).map(|(there, said)| (*there - *said).as_secs_f64() * 1e3).collect()
+fn latencies(sent: &[Instant], there: &[Instant]) -> Vec<f64> {
+    assert_eq!(sent.len(), there.len());
+    there.iter().zip(sent).map(|(there, sent)| (*there - *sent).as_secs_f64() * 1e3).collect()
 }

@@ -3,6 +3,8 @@
 //! The daemon sends four messages for a read: accepted, started, finished, and the response. One echo baseline sends
 //! one message per request, the other one four messages of the same sizes.
 
+use std::fs::File;
+use std::io::{Seek, Write};
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +26,12 @@ const SINGLE: usize = 3_000;
 const MANY: usize = 20_000;
 /// The number of requests in flight when pipelined.
 const IN_FLIGHT: usize = 64;
+/// The number of prompts, and the pause after each.
+const PROMPTS: usize = 150;
+const PAUSE: Duration = Duration::from_millis(2);
+/// What the journal appends for a small commit, and the size of the file into which it is written here.
+const COMMIT: [u8; 3 * 4_120] = [b'x'; 3 * 4_120];
+const FILE_BYTES: u64 = 1024 * 1024;
 
 /// Measures reads per second on one connection.
 pub(crate) fn measure(table: &mut Table) {
@@ -54,6 +62,32 @@ pub(crate) fn measure(table: &mut Table) {
             table.single(format!("{kind}, {way}: processor time of the daemon a read"), "µs", each);
         }
     }
+    acknowledgement(table, &home, &mut asker);
+}
+
+/// Measures the time from a prompt to its response, by which it is on disk.
+fn acknowledgement(table: &mut Table, home: &Home, client: &mut PiClient) {
+    let mut file = File::create(home.dir.path().join("raw")).expect("a file");
+    file.set_len(FILE_BYTES).expect("space");
+    file.sync_all().expect("a disk");
+    let (mut prompts, mut raw) = (Vec::new(), Vec::new());
+    for _ in 0..PROMPTS {
+        let begun = Instant::now();
+        client.ask(&json!({"type": "prompt", "sessionId": "measured", "message": "hello"}).to_string());
+        prompts.push(begun.elapsed().as_secs_f64() * 1e6);
+        client.wait_for_event("agent_end");
+        // What follows the end of a run is on disk before the next measurement.
+        thread::sleep(PAUSE);
+        if file.stream_position().expect("a file") + COMMIT.len() as u64 > FILE_BYTES {
+            file.rewind().expect("a file");
+        }
+        let begun = Instant::now();
+        file.write_all(&COMMIT).and_then(|()| file.sync_data()).expect("a disk");
+        raw.push(begun.elapsed().as_secs_f64() * 1e6);
+        thread::sleep(PAUSE);
+    }
+    let name = "three pages written into a file, and fdatasync";
+    table.compare("prompt, on disk and acknowledged", "µs", median(prompts), (name, median(raw)));
 }
 
 /// A client that counts responses.
@@ -73,6 +107,17 @@ impl PiClient {
     fn ask(&mut self, text: &str) {
         self.writer.send_text(text).expect("the daemon reads");
         self.wait_for_replies(1);
+    }
+
+    /// Waits for an event of a session.
+    fn wait_for_event(&mut self, kind: &str) {
+        let kind = format!("\"type\":\"{kind}\"");
+        loop {
+            assert!(self.reader.read_message(&mut self.line).expect("an event"), "the connection ended");
+            if String::from_utf8_lossy(&self.line).contains(&kind) {
+                return;
+            }
+        }
     }
 
     /// Waits for so many responses.
@@ -132,12 +177,12 @@ impl PiClient {
 
 /// Starts an echo server and returns its address; it replies with `messages` if there are any, else with the request.
 fn echo(messages: Vec<Bytes>) -> SocketAddr {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, address) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            tell.send(listener.local_addr().expect("an address")).expect("somebody measures");
+            sender.send(listener.local_addr().expect("an address")).expect("somebody measures");
             let (stream, _) = listener.accept().await.expect("a connection");
             // As the daemon does: otherwise a reply may wait for the delayed acknowledgement of the one before.
             stream.set_nodelay(true).expect("an option");
@@ -145,7 +190,7 @@ fn echo(messages: Vec<Bytes>) -> SocketAddr {
             tokio::spawn(serve(stream, messages)).await.expect("an echo");
         });
     });
-    told.recv().expect("an address")
+    address.recv().expect("an address")
 }
 
 async fn serve(mut stream: TcpStream, messages: Vec<Bytes>) {

@@ -105,7 +105,7 @@ mod tests {
     fn the_details_name_the_limit() {
         for of in BudgetResource::ALL {
             let details = Breach { kind: of, limit: 1, spent: 2, step: 3 }.details();
-            assert_eq!(BudgetResource::from_details(&crate::kernel::id::Json::new(details)), Some(of));
+            assert!(details.contains(&format!("\"of\":\"{}", of.name())), "{details}");
         }
     }
 

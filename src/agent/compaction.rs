@@ -174,39 +174,49 @@ const MIN_RESULT_BYTES: usize = 120;
 mod tests {
     use super::*;
     use crate::agent::context::tests::{model_turn, turn_with_usage, user};
+    use crate::kernel::conversation::Conversation;
 
     #[test]
     fn nothing_is_done_before_the_threshold_and_results_are_trimmed_first() {
         let window = Window { tokens: 10_000, compact_at: 0.5 };
-        let mut context = Context::default();
-        context.fold(&user(1, "go"));
+        let mut conversation = Conversation::default();
+        conversation.fold(&user(1, "go"));
         for turn in 0..10 {
-            model_turn(&mut context, 10 + turn * 10, "step", Some(&"x".repeat(1_000)));
+            model_turn(&mut conversation, 10 + turn * 10, "step", Some(&"x".repeat(1_000)));
         }
-        assert_eq!(window.next_step(&context, 0), CompactionStep::None);
-        assert!(matches!(window.next_step(&context, 4_000), CompactionStep::Summarise { .. }), "nothing to trim");
+        assert_eq!(window.next_step(&Context::new(&conversation), 0), CompactionStep::None);
+        assert!(
+            matches!(window.next_step(&Context::new(&conversation), 4_000), CompactionStep::Summarise { .. }),
+            "nothing to trim"
+        );
         for turn in 0..2 {
-            model_turn(&mut context, 1_000 + turn * 10, "step", Some(&"y".repeat(12_000)));
+            model_turn(&mut conversation, 1_000 + turn * 10, "step", Some(&"y".repeat(12_000)));
         }
         for turn in 0..8 {
-            model_turn(&mut context, 2_000 + turn * 10, "step", None);
+            model_turn(&mut conversation, 2_000 + turn * 10, "step", None);
         }
-        assert_eq!(window.next_step(&context, 0), CompactionStep::Trim);
-        context.fold(&turn_with_usage(3_000, context.tokens(0, ResultDetail::Trimmed), 1));
-        assert_eq!(window.next_step(&context, 0), CompactionStep::Trim, "the counted request had been trimmed");
+        assert_eq!(window.next_step(&Context::new(&conversation), 0), CompactionStep::Trim);
+        conversation.fold(&turn_with_usage(3_000, Context::new(&conversation).tokens(0, ResultDetail::Trimmed), 1));
+        assert_eq!(
+            window.next_step(&Context::new(&conversation), 0),
+            CompactionStep::Trim,
+            "the counted request had been trimmed"
+        );
     }
 
     #[test]
     fn a_summary_keeps_the_newest_items_and_covers_the_rest() {
         let window = Window { tokens: 1_000, compact_at: 0.5 };
-        let mut context = Context::default();
-        context.fold(&user(1, &"a".repeat(1_000)));
+        let mut conversation = Conversation::default();
+        conversation.fold(&user(1, &"a".repeat(1_000)));
         for turn in 0..6 {
-            model_turn(&mut context, 10 + turn * 10, &"b".repeat(400), None);
+            model_turn(&mut conversation, 10 + turn * 10, &"b".repeat(400), None);
         }
-        let CompactionStep::Summarise { kept_from, tokens } = window.next_step(&context, 0) else { panic!("too long") };
+        let CompactionStep::Summarise { kept_from, tokens } = window.next_step(&Context::new(&conversation), 0) else {
+            panic!("too long")
+        };
         assert!(tokens > 500 && kept_from > Seq::new(10), "{tokens} {kept_from}");
-        let request = request(&context, kept_from, u64::MAX, "m", None).unwrap();
+        let request = request(&Context::new(&conversation), kept_from, u64::MAX, "m", None).unwrap();
         assert!(matches!(&request.entries[0], Entry::User { text, .. } if text.starts_with("aaa")));
         assert!(matches!(request.entries.last(), Some(Entry::User { text, .. }) if text == INSTRUCTION));
         assert!(request.entries.len() < 8);
@@ -216,9 +226,10 @@ mod tests {
     #[test]
     fn a_rejected_conversation_shrinks_with_every_step_until_none_is_left() {
         let window = Window { tokens: 1_000, compact_at: 0.5 };
-        let mut context = Context::default();
-        context.fold(&user(1, "go"));
-        model_turn(&mut context, 10, "one result that fills everything", Some(&"x".repeat(40_000)));
+        let mut conversation = Conversation::default();
+        conversation.fold(&user(1, "go"));
+        model_turn(&mut conversation, 10, "one result that fills everything", Some(&"x".repeat(40_000)));
+        let mut context = Context::new(&conversation);
         let (mut results, mut tokens) = (ResultDetail::Full, context.tokens(100, ResultDetail::Full));
         let mut squeezed = 0;
         let kept_from = loop {
@@ -244,14 +255,14 @@ mod tests {
 
     #[test]
     fn a_summary_covers_what_fits_and_omits_the_oldest() {
-        let mut context = Context::default();
+        let mut conversation = Conversation::default();
         for turn in 0..5 {
-            context.fold(&user(1 + turn * 100, &format!("question {turn} {}", "a".repeat(1_000))));
-            model_turn(&mut context, 10 + turn * 100, &format!("answer {turn}"), None);
+            conversation.fold(&user(1 + turn * 100, &format!("question {turn} {}", "a".repeat(1_000))));
+            model_turn(&mut conversation, 10 + turn * 100, &format!("answer {turn}"), None);
         }
         let kept_from = Seq::new(401);
         let summarised = |max_tokens| {
-            let request = request(&context, kept_from, max_tokens, "m", None)?;
+            let request = request(&Context::new(&conversation), kept_from, max_tokens, "m", None)?;
             Some(format!("{:?}", request.entries))
         };
         let whole = summarised(u64::MAX).unwrap();
@@ -274,11 +285,15 @@ mod tests {
     #[test]
     fn a_single_item_is_never_summarised() {
         let window = Window { tokens: 100, compact_at: 0.5 };
-        let mut context = Context::default();
-        context.fold(&user(1, &"a".repeat(10_000)));
-        assert_eq!(window.next_step(&context, 0), CompactionStep::Trim);
-        assert_eq!(window.next_step_after_rejection(&context, 0, ResultDetail::Full), None, "nothing can be done");
-        assert!(!window.fits_when_trimmed(&context, 0));
-        assert!(Window { tokens: 5_000, ..window }.fits_when_trimmed(&context, 0));
+        let mut conversation = Conversation::default();
+        conversation.fold(&user(1, &"a".repeat(10_000)));
+        assert_eq!(window.next_step(&Context::new(&conversation), 0), CompactionStep::Trim);
+        assert_eq!(
+            window.next_step_after_rejection(&Context::new(&conversation), 0, ResultDetail::Full),
+            None,
+            "nothing can be done"
+        );
+        assert!(!window.fits_when_trimmed(&Context::new(&conversation), 0));
+        assert!(Window { tokens: 5_000, ..window }.fits_when_trimmed(&Context::new(&conversation), 0));
     }
 }

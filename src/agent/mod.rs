@@ -1,7 +1,7 @@
 //! The agent loop of a run as pure functions: context, tools, policy, budget and compaction.
 //!
-//! A turn starts with the [`Context`], which is folded from the session's events alone, so that a restart produces
-//! the same request. [`TurnMachine`] turns the output of a model into actions. This module detects a [`Breach`] of
+//! A turn starts with the [`Context`], a view of the conversation that the kernel folds from the session's events
+//! alone, so that a restart produces the same request. [`TurnMachine`] turns the output of a model into actions. This module detects a [`Breach`] of
 //! the budget, calls that must wait for earlier ones, and a conversation that is too long; the lane acts on them.
 
 pub mod budget;
@@ -18,5 +18,4 @@ pub use budget::Breach;
 pub use context::Context;
 pub use turn_machine::{Action, TurnMachine};
 
-/// The tool name of a budget raise among the calls of a run.
-pub const RAISE_BUDGET: &str = "raise_budget";
+pub use crate::kernel::gate::RAISE_BUDGET;

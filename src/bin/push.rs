@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 /// Runs the daemon in this process and announces the result to the client that started it.
 fn serve(serve: ServeOptions) -> ExitCode {
     let mut announcement = serve.announcement;
-    let ended = runtime::start(serve.pi, || {
+    let ended = runtime::start(serve.pi, serve.http, || {
         // The client may have exited already; then nobody reads the announcement.
         let _ = announcement.take().map(|announcement| announcement.ready());
     });

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(read_prefix(&path, 5).unwrap(), (b"12345".to_vec(), false));
         assert!(matches!(read(&dir.path().join("none"), 5), Err(FileError::NotFound { .. })));
         assert!(matches!(read(&path.join("below"), 5), Err(FileError::NotFound { .. })));
-        let said = read(dir.path(), 5).unwrap_err().to_string();
-        assert!(said.contains("is a directory, not a regular file"), "{said}");
+        let text = read(dir.path(), 5).unwrap_err().to_string();
+        assert!(text.contains("is a directory, not a regular file"), "{text}");
     }
 }

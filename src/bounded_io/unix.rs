@@ -45,8 +45,8 @@ mod tests {
         for (path, kind) in
             [(fifo.as_path(), "FIFO"), (&link, "FIFO"), (&socket, "socket"), ("/dev/null".as_ref(), "device")]
         {
-            let said = read(path, 10).unwrap_err().to_string();
-            assert!(said.contains(&format!("is a {kind}, not a regular file")), "{said}");
+            let text = read(path, 10).unwrap_err().to_string();
+            assert!(text.contains(&format!("is a {kind}, not a regular file")), "{text}");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::sanitize::{Sanitizer, sanitize};
 use super::step_output::{StepOutput, Stream};
 use super::view::View;
 use crate::client::Event;
-use crate::kernel::event::{EventKind, GateQuestion, RunOutcome};
+use crate::kernel::event::{EventKind, GateQuestion, NoticeEvent, RunEvent, RunOutcome, ToolEvent};
 
 /// The source of a run's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,10 +82,13 @@ impl AnswerView {
 
     fn model_event(&mut self, event: &Event, denials: &[Denial]) -> StreamText {
         let superseded = self.message.follow(event);
-        if matches!(event.recorded(), Some(EventKind::TextDelta { .. } | EventKind::TextDone { .. })) {
+        if matches!(
+            event.recorded(),
+            Some(EventKind::Run(RunEvent::TextDelta { .. }) | EventKind::Run(RunEvent::TextDone { .. }))
+        ) {
             return StreamText::default();
         }
-        if matches!(event.recorded(), Some(EventKind::RunEnded(_))) && superseded.is_none() {
+        if matches!(event.recorded(), Some(EventKind::Run(RunEvent::Ended(_)))) && superseded.is_none() {
             let message = self.message.text();
             self.view.remember_message(message);
             let message = sanitize(message);
@@ -119,13 +122,13 @@ impl AnswerView {
             }
             Some((Stream::Out, _)) | None => String::new(),
         };
-        if let Some(EventKind::CallOutput { call, .. }) = event.recorded()
+        if let Some(EventKind::Tool(ToolEvent::Output { call, .. })) = event.recorded()
             && printed.is_some()
         {
             self.view.mark_printed(call.as_str());
             return StreamText { out, err };
         }
-        if let Some(EventKind::CallSettled(result)) = event.recorded() {
+        if let Some(EventKind::Tool(ToolEvent::Settled(result))) = event.recorded() {
             if printed.is_some() {
                 self.view.mark_printed(result.call.as_str());
             }
@@ -143,9 +146,9 @@ impl AnswerView {
     /// Returns standard error of a step, or buffers it until the step has failed.
     fn step_stderr(&mut self, text: String) -> String {
         if self.verbosity == Verbosity::Quiet {
-            let room = MAX_BUFFERED_STDERR.saturating_sub(self.buffered_stderr.len());
-            self.buffered_stderr.extend(text.chars().scan(room, |room, c| {
-                *room = room.checked_sub(c.len_utf8())?;
+            let free = MAX_BUFFERED_STDERR.saturating_sub(self.buffered_stderr.len());
+            self.buffered_stderr.extend(text.chars().scan(free, |free, c| {
+                *free = free.checked_sub(c.len_utf8())?;
                 Some(c)
             }));
             return String::new();
@@ -161,8 +164,8 @@ impl AnswerView {
         let mut text = if event.ends_run() { self.view.denials(denials) } else { String::new() };
         text += &self.view.event(event);
         let is_error = match event.recorded() {
-            Some(EventKind::RunEnded(report)) => report.outcome != RunOutcome::Success,
-            kind => matches!(kind, Some(EventKind::Failed { .. })),
+            Some(EventKind::Run(RunEvent::Ended(report))) => report.outcome != RunOutcome::Success,
+            kind => matches!(kind, Some(EventKind::Notice(NoticeEvent::Failed { .. }))),
         };
         if self.verbosity == Verbosity::Quiet {
             text = if is_error { text.trim_start_matches('\n').to_owned() } else { String::new() };

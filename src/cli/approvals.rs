@@ -17,7 +17,7 @@ pub(crate) struct ApprovalsArgs {
     /// Only those of this session
     session: Option<String>,
     /// Show approvals in full, without truncation
-    #[arg(long, conflicts_with_all = ["json", "remembered", "revoke"])]
+    #[arg(long, visible_alias = "full", conflicts_with_all = ["json", "remembered", "revoke"])]
     whole: bool,
     /// List remembered approvals (scope `always`) of all repositories
     #[arg(long, conflicts_with_all = ["session", "revoke"])]

@@ -10,7 +10,7 @@ use crate::client::{ListedApproval, Request};
 /// Approve a pending approval
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  push approve                      the only pending approval\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip\n  push approve appr_01H --for session   and do not ask again in this session\n  push approve appr_01H --answer blue   answer a question of the model"
+    after_help = "Examples:\n  push approve                      the only pending approval\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip\n  push approve appr_01H --for session   and do not ask again in this session\n  push approve appr_01H --for always --rule 'allow: exec(cargo *)'\n  push approve appr_01H --answer blue   answer a question of the model"
 )]
 pub(crate) struct ApproveArgs {
     /// The approval; optional if only one is pending
@@ -24,6 +24,9 @@ pub(crate) struct ApproveArgs {
     /// How long the same request is approved without asking again
     #[arg(long = "for", value_name = "SCOPE", conflicts_with = "choice")]
     scope: Option<Scope>,
+    /// The rule to remember instead of the offered one; it must cover the request
+    #[arg(long, value_name = "RULE", requires = "scope")]
+    rule: Option<String>,
     /// The answer to a question of the model: an option, yes or no, text, or a JSON object with the fields
     #[arg(long, value_name = "TEXT|JSON", conflicts_with_all = ["choice", "scope"])]
     answer: Option<String>,
@@ -44,7 +47,7 @@ pub(crate) struct DenyArgs {
 
 /// Approves.
 pub(crate) async fn approve(args: ApproveArgs, context: &mut Context) -> Result<Exit, CliError> {
-    submit(args.id, args.comment, context, |pending| match (&args.choice, args.scope) {
+    submit(args.id, args.comment, args.rule, context, |pending| match (&args.choice, args.scope) {
         _ if args.answer.is_some() || pending.form.is_some() => parse_form_answer(pending, args.answer.as_deref()),
         (None, None | Some(Scope::Once)) => Ok(Decision::Approve(None)),
         (None, Some(scope)) if pending.can_be_remembered() => Ok(Decision::ApproveForScope(scope)),
@@ -56,12 +59,13 @@ pub(crate) async fn approve(args: ApproveArgs, context: &mut Context) -> Result<
 
 /// Denies.
 pub(crate) async fn deny(args: DenyArgs, context: &mut Context) -> Result<Exit, CliError> {
-    submit(args.id, args.comment, context, |_| Ok(Decision::Deny(None))).await
+    submit(args.id, args.comment, None, context, |_| Ok(Decision::Deny(None))).await
 }
 
 async fn submit(
     typed: Option<String>,
     comment: Option<String>,
+    rule: Option<String>,
     context: &mut Context,
     verdict: impl FnOnce(&PendingApproval) -> Result<Decision, CliError>,
 ) -> Result<Exit, CliError> {
@@ -74,7 +78,7 @@ async fn submit(
         Decision::Answer(_) => "answered",
         Decision::Deny(_) | Decision::DenyWithReason(_) => "denied",
     };
-    let request = pending.decision_request(verdict, comment, client.environment());
+    let request = pending.decision_request(verdict, comment, client.environment()).with_some("rule", rule);
     client.request(request).await?;
     context.console.line(&format!("{word} {}", sanitize_line(pending.id())))?;
     Ok(Exit::SUCCESS)
@@ -121,10 +125,11 @@ mod tests {
     #[test]
     fn only_a_form_accepts_an_answer() {
         let form = json!({"method": "confirm", "title": "Sure?"});
-        let asked = PendingApproval::new("s", None, &question(json!({"approvalId": "a", "details": {}, "form": form})));
-        assert_eq!(parse_form_answer(&asked, Some("no")).unwrap(), Decision::Answer(json!(false)));
-        assert!(parse_form_answer(&asked, None).is_err());
-        assert!(parse_form_answer(&asked, Some("perhaps")).is_err());
+        let approval =
+            PendingApproval::new("s", None, &question(json!({"approvalId": "a", "details": {}, "form": form})));
+        assert_eq!(parse_form_answer(&approval, Some("no")).unwrap(), Decision::Answer(json!(false)));
+        assert!(parse_form_answer(&approval, None).is_err());
+        assert!(parse_form_answer(&approval, Some("perhaps")).is_err());
         let plain = PendingApproval::new("s", None, &question(json!({"approvalId": "a", "details": {}})));
         assert!(parse_form_answer(&plain, Some("yes")).is_err());
     }

@@ -11,17 +11,17 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let unwritable = |source| CliError::File { action: "write", what: path.display().to_string(), source };
     // The target of a dangling link is unknown, so the link itself is replaced.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let beside = temporary_path(&target).map_err(unwritable)?;
-    let done = write_temporary(&beside, &target, bytes).and_then(|()| fs::rename(&beside, &target));
+    let temporary = temporary_path(&target).map_err(unwritable)?;
+    let done = write_temporary(&temporary, &target, bytes).and_then(|()| fs::rename(&temporary, &target));
     if done.is_err() {
         // Best effort: the write error is what is reported.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     done.map_err(unwritable)
 }
 
-fn write_temporary(beside: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file: File = OpenOptions::new().write(true).create_new(true).open(beside)?;
+fn write_temporary(temporary: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file: File = OpenOptions::new().write(true).create_new(true).open(temporary)?;
     if let Ok(before) = fs::metadata(target) {
         file.set_permissions(before.permissions())?;
     }

@@ -9,18 +9,19 @@ use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
 use super::input::{InputLines, Interrupts, OnTerminate, STOP_TIMEOUT, StopRequest};
-use super::run::detached_hint;
+use super::run::{detached_hint, reattach_hint};
 use super::sanitize::sanitize_line;
 use super::send::new_message_id;
 use super::view::{Echo, View};
 use crate::client::{Access, Client, Event, EventContent, Request, RequestError, SessionSnapshot};
-use crate::kernel::event::EventKind;
+use crate::kernel::event::{EventKind, RunEvent};
+use crate::tui::{self, Leave, Options, StartPosition};
 
 /// Follow a session and send messages to it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What you type is sent to the active run, or starts a new run; y and n answer a pending \
-approval. Ctrl-C cancels the active run, a second Ctrl-C detaches; Ctrl-D detaches at once. The session continues in any case. \
+At a terminal the session is shown in the inline view, as by `push chat`. With --plain, what you type is sent to the active run, or starts \
+a new run; y and n answer a pending approval. Ctrl-C cancels the active run, a second Ctrl-C detaches; Ctrl-D detaches at once. The session continues in any case. \
 If standard input is not a terminal, the command exits when the active run ends, or at once without one; --read-only stays attached.
 
 Examples:
@@ -31,23 +32,36 @@ pub(crate) struct AttachArgs {
     /// The session
     #[arg(default_value = "@last")]
     session: String,
-    /// Only events after this seq
-    #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
-    since: u64,
-    /// Do not read standard input
+    /// Only events after this seq; default: the latest events in the inline view, all of them elsewhere
+    #[arg(long, value_name = "SEQ")]
+    since: Option<u64>,
+    /// Only watch: nothing can be typed
     #[arg(long)]
     read_only: bool,
+    /// Print lines instead of the inline view, for screen readers and simple terminals; also: PUSH_PLAIN=1
+    #[arg(long)]
+    plain: bool,
+}
+
+impl AttachArgs {
+    /// Returns the arguments that follow a session line by line.
+    pub(super) const fn plain(session: String) -> Self {
+        Self { session, since: None, read_only: false, plain: true }
+    }
 }
 
 /// Attaches to a session until the user detaches.
 pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit, CliError> {
+    if context.uses_inline_view(args.plain) {
+        return show(&args, context).await;
+    }
     let mut interrupts = Interrupts::listen(OnTerminate::Detach)?;
     let (client, session, newest, end) = tokio::select! {
         biased;
         _ = interrupts.next() => return Ok(Exit::SUCCESS),
         connected = connect(&args, context) => connected?,
     };
-    if end.as_ref().is_some_and(|end| end.is_reached_at(args.since)) {
+    if end.as_ref().is_some_and(|end| end.is_reached_at(args.since.unwrap_or_default())) {
         return Ok(Exit::SUCCESS);
     }
     let view = context.view(Echo::Messages);
@@ -94,6 +108,50 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
     }
 }
 
+/// Shows the session in the inline view.
+async fn show(args: &AttachArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let session = ids::resolve_session(&mut client, &args.session).await?;
+    let access = if args.read_only { Access::ReadOnly } else { Access::Full };
+    let start = args.since.map_or(StartPosition::NearEnd, StartPosition::After);
+    show_session(client, SessionView { session, start, access, first_message: None }, context).await
+}
+
+/// What the inline view shows, without a run to wait for.
+pub(super) struct SessionView {
+    /// The session.
+    pub(super) session: String,
+    /// From where on it is shown.
+    pub(super) start: StartPosition,
+    /// What the user may do.
+    pub(super) access: Access,
+    /// A message to send first.
+    pub(super) first_message: Option<String>,
+}
+
+/// Shows a session in the inline view until the user leaves.
+pub(super) async fn show_session(client: Client, view: SessionView, context: &mut Context) -> Result<Exit, CliError> {
+    let SessionView { session, start, access, first_message } = view;
+    let options = Options {
+        session: session.clone(),
+        handle: sanitize_line(&ids::handle(&session)),
+        theme: context.theme(),
+        start,
+        access,
+        first_message,
+        auto_decision: None,
+    };
+    let notices = context.route_notices();
+    let hint = reattach_hint(&client, &session);
+    match tui::run(client, options, notices, &mut |_| false).await? {
+        Leave::Detached { is_running: true } | Leave::Interrupted { is_running: true } => {
+            context.console.note(&hint);
+        }
+        Leave::Detached { is_running: false } | Leave::Interrupted { is_running: false } | Leave::Finished => {}
+    }
+    Ok(Exit::SUCCESS)
+}
+
 /// Attaches; returns the session, its last seq, and when to exit without input.
 async fn connect(
     args: &AttachArgs,
@@ -109,7 +167,7 @@ async fn connect(
         None
     };
     let access = if args.read_only { Access::ReadOnly } else { Access::Full };
-    let replay = client.attach(&session, args.since, access).await?;
+    let replay = client.attach(&session, args.since.unwrap_or_default(), access).await?;
     Ok((client, session, replay.to_seq, end))
 }
 
@@ -320,10 +378,10 @@ impl AttachedSession {
 /// Returns the id of the user's message that an event reports.
 fn message_id(event: &Event) -> Option<&str> {
     let kind = event.recorded()?;
-    if let EventKind::Steered(steering) = kind {
+    if let EventKind::Run(RunEvent::Steered(steering)) = kind {
         return Some(steering.message.as_str());
     }
-    let EventKind::RunStarted(message) = kind else { return None };
+    let EventKind::Run(RunEvent::Started(message)) = kind else { return None };
     Some(message.message.as_str())
 }
 

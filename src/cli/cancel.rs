@@ -17,7 +17,8 @@ pub(crate) struct CancelArgs {
 pub(crate) async fn run(args: CancelArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
-    client.request(Request::cancel_run(&session, None)).await?;
+    let reply = client.request(Request::cancel_run(&session, None)).await;
+    reply.map_err(|error| CliError::in_session(error, &session))?;
     context.console.note("cancelling the run");
     Ok(Exit::SUCCESS)
 }

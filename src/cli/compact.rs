@@ -7,7 +7,7 @@ use super::exit::{CliError, Exit};
 use super::ids;
 use super::sanitize::{sanitize, sanitize_line};
 use crate::client::{Access, Client, Request};
-use crate::kernel::event::{Compaction, EventKind};
+use crate::kernel::event::{Compaction, ContextEvent, EventKind};
 
 /// Summarise the older part of a session's conversation
 #[derive(Debug, clap::Args)]
@@ -55,10 +55,10 @@ async fn outcome(client: &mut Client, session: &str, began: u64) -> Result<Compa
         if event.session != session || event.seq <= began {
             continue;
         }
-        if let Some(EventKind::Compacted(compaction)) = event.recorded() {
+        if let Some(EventKind::Context(ContextEvent::Compacted(compaction))) = event.recorded() {
             return Ok((**compaction).clone());
         }
-        if let Some(EventKind::CompactionFailed { message, .. }) = event.recorded() {
+        if let Some(EventKind::Context(ContextEvent::CompactionFailed { message, .. })) = event.recorded() {
             let message = sanitize_line(message.as_deref().unwrap_or_default());
             return Err(CliError::NotCompacted { session: session.to_owned(), message });
         }

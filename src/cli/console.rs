@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::ValueEnum;
 use serde_json::Value;
 
+pub(crate) use crate::display::style::{Palette, Style};
 use crate::invisible_chars::is_invisible;
 
 /// When to use colours.
@@ -20,54 +21,6 @@ pub(crate) enum ColorChoice {
     Always,
     /// Never.
     Never,
-}
-
-/// The meaning of a piece of text, which selects its colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
-    /// Emphasised.
-    Strong,
-    /// Secondary.
-    Faint,
-    /// Success.
-    Good,
-    /// Failure.
-    Bad,
-    /// A warning, or something that needs an answer.
-    Attention,
-}
-
-/// Whether styles become colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Palette {
-    /// Yes.
-    Colored,
-    /// No.
-    Plain,
-}
-
-impl Palette {
-    /// Returns `text` in a style; it must be sanitized.
-    pub(crate) fn paint(self, style: Style, text: &str) -> String {
-        let code = match (self, style) {
-            (Self::Plain, _) => return text.to_owned(),
-            (Self::Colored, Style::Strong) => "1",
-            (Self::Colored, Style::Faint) => "2",
-            (Self::Colored, Style::Good) => "32",
-            (Self::Colored, Style::Bad) => "31",
-            (Self::Colored, Style::Attention) => "33",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
-    }
-
-    fn new(choice: ColorChoice, terminal: bool, no_color: bool) -> Self {
-        let colored = match choice {
-            ColorChoice::Auto => terminal && !no_color,
-            ColorChoice::Always => true,
-            ColorChoice::Never => false,
-        };
-        if colored { Self::Colored } else { Self::Plain }
-    }
 }
 
 /// How much is printed besides the result.
@@ -106,8 +59,8 @@ impl Console {
     pub(crate) fn standard(color: ColorChoice, verbosity: Verbosity) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
-            palette: Palette::new(color, io::stdout().is_terminal(), no_color),
-            stderr_palette: Palette::new(color, io::stderr().is_terminal(), no_color),
+            palette: palette(color, io::stdout().is_terminal(), no_color),
+            stderr_palette: palette(color, io::stderr().is_terminal(), no_color),
             input_is_terminal: io::stdin().is_terminal(),
             output_is_terminal: io::stdout().is_terminal(),
             open_line: false,
@@ -162,6 +115,13 @@ impl Console {
         }
     }
 
+    /// Prints what explains an empty or waiting output, also if standard error is redirected.
+    pub(crate) fn notice(&mut self, text: &str) {
+        if self.verbosity >= Verbosity::Normal {
+            self.write_stderr(text);
+        }
+    }
+
     /// Returns whether notes are printed.
     pub(crate) fn shows_notes(&self) -> bool {
         self.stderr_is_terminal && self.verbosity >= Verbosity::Normal
@@ -208,6 +168,16 @@ impl Console {
     fn write_stderr(&mut self, text: &str) {
         let _ = writeln!(self.err, "{text}").and_then(|()| self.err.flush());
     }
+}
+
+/// Returns the palette of a stream.
+fn palette(choice: ColorChoice, terminal: bool, no_color: bool) -> Palette {
+    let colored = match choice {
+        ColorChoice::Auto => terminal && !no_color,
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+    };
+    if colored { Palette::Colored } else { Palette::Plain }
 }
 
 /// Escapes control characters and invisible characters in JSON text, without changing its value. JSON itself requires
@@ -334,14 +304,14 @@ mod tests {
     #[test]
     fn colours_depend_on_the_flag_then_the_variable_then_the_terminal() {
         use ColorChoice::{Always, Auto, Never};
-        for (choice, terminal, no_color, palette) in [
+        for (choice, terminal, no_color, expected) in [
             (Auto, true, false, Palette::Colored),
             (Auto, true, true, Palette::Plain),
             (Auto, false, false, Palette::Plain),
             (Always, false, true, Palette::Colored),
             (Never, true, false, Palette::Plain),
         ] {
-            assert_eq!(Palette::new(choice, terminal, no_color), palette, "{choice:?} {terminal} {no_color}");
+            assert_eq!(palette(choice, terminal, no_color), expected, "{choice:?} {terminal} {no_color}");
         }
     }
 }

@@ -1,29 +1,42 @@
 //! Shared context of all verbs: the console, the paths and the connection to the daemon.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::answer::{AnswerSource, AnswerView};
 use super::console::{ColorChoice, Console, Palette, Verbosity};
 use super::exit::CliError;
+use super::host::Target;
 use super::sanitize::sanitize_line;
 use super::view::{Echo, Reasoning, View};
-use crate::client::{self, Client, ClientConfig, DaemonCommand, MissingDaemon, Notice, RequestError, UnreachableError};
+use crate::client::{
+    self, Client, ClientConfig, DaemonCommand, Endpoint, LocalEndpoint, MissingDaemon, Notice, RequestError,
+    UnreachableError,
+};
 use crate::config::paths::Paths;
+use crate::tui::{self, Theme};
 
 /// How long to try to reconnect after a lost connection.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for a daemon on another machine: a network may take longer to return than a daemon.
+const REMOTE_RECONNECT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Shared context of all verbs.
 pub(crate) struct Context {
     /// The standard streams.
     pub(crate) console: Console,
     color: ColorChoice,
+    target: Target,
+    /// Where notices of the connection go while a view has the terminal; else they are printed.
+    notices: Arc<Mutex<Option<UnboundedSender<Notice>>>>,
 }
 
 impl Context {
     /// Uses the standard streams of the process.
-    pub(crate) fn new(color: ColorChoice, volume: Verbosity) -> Self {
-        Self { console: Console::standard(color, volume), color }
+    pub(crate) fn new(color: ColorChoice, volume: Verbosity, target: Target) -> Self {
+        Self { console: Console::standard(color, volume), color, target, notices: Arc::default() }
     }
 
     /// Connects to the daemon and starts it if it is not running.
@@ -53,16 +66,63 @@ impl Context {
         AnswerView::new(source, console.verbosity, view)
     }
 
-    async fn connect(&self, missing: MissingDaemon) -> Result<Client, CliError> {
+    /// Returns whether the inline view is used: at a terminal that can show it, unless it is declined.
+    pub(crate) fn uses_inline_view(&self, plain: bool) -> bool {
+        let is_declined = plain || std::env::var_os("PUSH_PLAIN").is_some_and(|value| !value.is_empty());
+        !is_declined && self.console.verbosity != Verbosity::Quiet && tui::is_usable()
+    }
+
+    /// Passes notices of the connection on, for a view that has the terminal.
+    pub(crate) fn route_notices(&self) -> UnboundedReceiver<Notice> {
+        let (sender, receiver) = unbounded_channel();
+        *self.notices.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        receiver
+    }
+
+    /// Returns the styles of the inline view.
+    pub(crate) fn theme(&self) -> Theme {
+        match self.console.palette {
+            Palette::Plain => Theme::plain(),
+            Palette::Colored if has_light_background() => Theme::light(),
+            Palette::Colored => Theme::dark(),
+        }
+    }
+
+    /// Returns whether the daemon is on another machine.
+    pub(crate) const fn is_remote(&self) -> bool {
+        matches!(self.target, Target::Ssh(_))
+    }
+
+    async fn connect(&self, on_missing: MissingDaemon) -> Result<Client, CliError> {
         // The client reports notices at any time, also while a verb borrows the console.
         let mut notes = Console::standard(self.color, self.console.verbosity);
+        let route = Arc::clone(&self.notices);
+        let (endpoint, environment, reconnect_timeout) = match &self.target {
+            Target::Local => {
+                let environment = client::collect_environment(std::env::vars_os());
+                let local = LocalEndpoint { address: self.paths()?.address(), on_missing };
+                (Endpoint::Local(local), Some(environment), RECONNECT_TIMEOUT)
+            }
+            // The environment of this machine is not that of the other one.
+            Target::Ssh(ssh) => (Endpoint::Ssh(ssh.clone()), None, REMOTE_RECONNECT_TIMEOUT),
+        };
+        let place = match &self.target {
+            Target::Local => String::new(),
+            Target::Ssh(ssh) => format!(" at {}", ssh.host),
+        };
         Ok(Client::open(ClientConfig {
-            address: self.paths()?.address(),
-            on_missing: missing,
+            endpoint,
             version: env!("CARGO_PKG_VERSION"),
-            environment: client::collect_environment(std::env::vars_os()),
-            reconnect_timeout: RECONNECT_TIMEOUT,
-            on_notice: Box::new(move |notice| print_notice(&mut notes, notice)),
+            environment,
+            reconnect_timeout,
+            on_notice: Box::new(move |notice| {
+                let route = route.lock().unwrap_or_else(PoisonError::into_inner);
+                match route.as_ref() {
+                    // The view has ended if nobody receives it.
+                    Some(view) => drop(view.send(notice)),
+                    None => print_notice(&mut notes, notice, &place),
+                }
+            }),
         })
         .await?)
     }
@@ -75,6 +135,12 @@ fn view(palette: Palette, volume: Verbosity, echo: Echo) -> View {
         (Verbosity::Quiet, _) | (Verbosity::Normal, Palette::Plain) => Reasoning::Hidden,
     };
     View::new(palette, echo, thoughts)
+}
+
+/// Returns whether the terminal reports a light background: the last part of `COLORFGBG` is its colour.
+fn has_light_background() -> bool {
+    let colors = std::env::var("COLORFGBG").unwrap_or_default();
+    matches!(colors.rsplit(';').next(), Some("7" | "15"))
 }
 
 /// Returns the command that starts the daemon: this executable.
@@ -94,17 +160,22 @@ pub(crate) fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn print_notice(console: &mut Console, notice: Notice) {
+/// Prints a notice; `place` says which machine the daemon is on, if it is another one.
+fn print_notice(console: &mut Console, notice: Notice, place: &str) {
     match notice {
         Notice::Starting => console.note("starting pushd"),
-        Notice::VersionMismatch { client, daemon } => console.warn(&format!(
-            "pushd is version {}, this is {client}; `push daemon restart` starts version {client}",
-            sanitize_line(&daemon)
-        )),
-        Notice::ConnectionLost => console.note("lost the connection to pushd; reconnecting"),
-        Notice::DaemonStopped => {
-            console.warn("pushd was stopped; waiting for its next start (`push daemon start`)");
+        Notice::VersionMismatch { client, daemon } => {
+            let remedy = match place {
+                "" => format!("`push daemon restart` starts version {client}"),
+                _ => "install the same version on both machines".to_owned(),
+            };
+            let daemon = sanitize_line(&daemon);
+            console.warn(&format!("pushd{place} is version {daemon}, this is {client}; {remedy}"));
         }
-        Notice::Reconnected => console.note("reconnected to pushd; no events were lost"),
+        Notice::ConnectionLost => console.note(&format!("lost the connection to pushd{place}; reconnecting")),
+        Notice::DaemonStopped => {
+            console.warn(&format!("pushd{place} was stopped; waiting for its next start (`push daemon start`)"));
+        }
+        Notice::Reconnected => console.note(&format!("reconnected to pushd{place}; no events were lost")),
     }
 }

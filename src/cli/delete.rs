@@ -54,7 +54,7 @@ struct Candidate {
 }
 
 /// A session that is skipped, and the reason.
-struct Skipped {
+struct SkippedSession {
     id: String,
     reason: String,
 }
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<Exit,
             Err(error) if error.code().is_some() => {
                 let why = error.to_string();
                 context.console.warn(&format!("skipped {}: {}", sanitize_line(&candidate.id), sanitize_line(&why)));
-                skipped.push(Skipped { id: candidate.id, reason: why });
+                skipped.push(SkippedSession { id: candidate.id, reason: why });
             }
             Err(error) => return Err(error.into()),
         }
@@ -101,14 +101,14 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<Exit,
 fn report(
     args: &DeleteArgs,
     deleted: &[Candidate],
-    skipped: &[Skipped],
+    skipped: &[SkippedSession],
     context: &mut Context,
 ) -> Result<(), CliError> {
     let bytes: u64 = deleted.iter().map(|session| session.bytes).sum();
     if args.json {
         let gone =
             |session: &Candidate| json!({"sessionId": session.id, "bytes": session.bytes, "piFiles": session.files});
-        let left = |session: &Skipped| json!({"sessionId": session.id, "reason": session.reason});
+        let left = |session: &SkippedSession| json!({"sessionId": session.id, "reason": session.reason});
         let gone: Vec<_> = deleted.iter().map(gone).collect();
         let left: Vec<_> = skipped.iter().map(left).collect();
         context.console.json(&json!({"deleted": gone, "skipped": left, "bytes": bytes}))?;
@@ -119,7 +119,9 @@ fn report(
         context.console.note(&format!("deleted {}, {}", count_sessions(deleted.len()), size(bytes)));
     }
     pi_files::report(deleted.iter().flat_map(|session| &session.files), context);
-    let (files, bytes) = disk_usage::total(&disk_usage::list(&context.paths()?), FileKind::SetAside);
+    // Files of another machine cannot be listed.
+    let set_aside = if context.is_remote() { Vec::new() } else { disk_usage::list(&context.paths()?) };
+    let (files, bytes) = disk_usage::total(&set_aside, FileKind::SetAside);
     if !deleted.is_empty() && files > 0 {
         context.console.warn(&format!(
             "{files} damaged journal files that were set aside ({}) may still contain deleted data; see `push doctor`",
@@ -165,7 +167,7 @@ const PAGE: u64 = 1000;
 async fn measure_sessions(
     client: &mut Client,
     found: Vec<SessionItem>,
-) -> Result<(Vec<Candidate>, Vec<Skipped>), CliError> {
+) -> Result<(Vec<Candidate>, Vec<SkippedSession>), CliError> {
     let (mut candidates, mut skipped) = (Vec::new(), Vec::new());
     for item in found {
         match client.request(Request::delete_session_dry_run(&item.session_id)).await {
@@ -177,7 +179,7 @@ async fn measure_sessions(
                 files: reply.pi_files,
             }),
             Err(error) if error.code().is_some() => {
-                skipped.push(Skipped { id: item.session_id, reason: error.to_string() });
+                skipped.push(SkippedSession { id: item.session_id, reason: error.to_string() });
             }
             Err(error) => return Err(error.into()),
         }

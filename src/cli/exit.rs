@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use super::ids::{self, NameError};
 use super::sanitize::sanitize_line;
-use crate::client::{Client, RequestError, UnreachableError};
+use crate::client::{Client, RequestError, STOPPED_EXIT, UnreachableError};
 use crate::config::file::ConfigError;
 use crate::config::paths::PathsError;
 use crate::provider::keys::KeyError;
 use crate::token::TokenStoreError;
+use crate::tui::TuiError;
 
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ impl Exit {
     pub(crate) const USAGE: Self = Self(64);
     /// The daemon cannot be reached or started.
     pub(crate) const UNAVAILABLE: Self = Self(69);
+    /// The daemon was stopped, and the command must not start it.
+    pub(crate) const STOPPED: Self = Self(STOPPED_EXIT);
     /// The timeout of `push wait` has expired.
     pub(crate) const TIMED_OUT: Self = Self(124);
     /// The reader of the output closed it before the run ended.
@@ -63,6 +66,9 @@ pub(crate) enum CliError {
     /// The output cannot be written.
     #[error("cannot write the output")]
     Output(#[from] io::Error),
+    /// The terminal cannot be used.
+    #[error("cannot use the terminal; --plain needs no cursor movement")]
+    Terminal(#[source] io::Error),
     /// A file or directory cannot be used.
     #[error("cannot {action} {what}")]
     File {
@@ -148,11 +154,30 @@ pub(crate) enum CliError {
     },
 }
 
+impl From<TuiError> for CliError {
+    fn from(error: TuiError) -> Self {
+        match error {
+            TuiError::Request(error) => Self::Request(error),
+            TuiError::Terminal(error) => Self::Terminal(error),
+        }
+    }
+}
+
 impl CliError {
     /// Returns the error for a run that could not be cancelled.
     pub(crate) fn not_cancelled(client: &Client, session: &str) -> Self {
         let session = sanitize_line(session);
         if client.awaits_start() { Self::DaemonStopped { session } } else { Self::NotCancelled { session } }
+    }
+
+    /// Returns the error of a request; if no run is active, it names the session.
+    pub(crate) fn in_session(mut error: RequestError, session: &str) -> Self {
+        if let RequestError::Refused(fault) = &mut error
+            && fault.code == NO_ACTIVE_RUN
+        {
+            fault.message = format!("session {} has no active run", sanitize_line(session));
+        }
+        Self::Request(error)
     }
 
     /// Returns the exit code.
@@ -174,6 +199,7 @@ impl CliError {
             )
             | Self::Name(_)
             | Self::Output(_)
+            | Self::Terminal(_)
             | Self::File { .. }
             | Self::Config(_)
             | Self::Key(_)
@@ -208,6 +234,7 @@ impl CliError {
             "RUN_IN_PROGRESS" => Some(
                 "a run is active: `push queue` sends the message after it, `push steer` sends it to the active run",
             ),
+            NO_ACTIVE_RUN => Some("`push send SESSION MESSAGE` starts a run; `push show SESSION` shows the last one"),
             "SESSION_NOT_FOUND" => Some("`push sessions` lists the sessions"),
             "APPROVAL_NOT_FOUND" | "APPROVAL_EXPIRED" => Some("`push approvals` lists pending approvals"),
             "PROVIDER_NOT_CONFIGURED" => Some("without a model, `--provider playbook` runs the steps in the message"),
@@ -215,6 +242,8 @@ impl CliError {
         }
     }
 }
+
+const NO_ACTIVE_RUN: &str = "NO_ACTIVE_RUN";
 
 #[cfg(test)]
 mod tests {
@@ -227,6 +256,16 @@ mod tests {
         assert_eq!(CliError::Request(UnreachableError::NotRunning.into_request_error()).exit(), Exit::UNAVAILABLE);
         let fault = ResponseError { code: "X".into(), message: "x".into(), retryable: false, detail: None };
         assert_eq!(CliError::Request(fault.into()).exit(), Exit::FAILURE);
+    }
+
+    #[test]
+    fn a_session_without_a_run_is_named_with_the_next_step() {
+        let refused =
+            |code: &str| ResponseError { code: code.into(), message: "x".into(), retryable: false, detail: None };
+        let error = CliError::in_session(refused("NO_ACTIVE_RUN").into(), "ses_1");
+        assert_eq!(error.to_string(), "session ses_1 has no active run (NO_ACTIVE_RUN)");
+        assert!(error.hint().is_some_and(|hint| hint.contains("push send")), "{:?}", error.hint());
+        assert_eq!(CliError::in_session(refused("Y").into(), "ses_1").to_string(), "x (Y)");
     }
 
     #[test]

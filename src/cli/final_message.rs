@@ -3,7 +3,7 @@
 //! Pure. A message is the final one unless a tool call or another message of the user follows it.
 
 use crate::client::Event;
-use crate::kernel::event::{EventKind, Purpose, is_turn_interrupted};
+use crate::kernel::event::{EventKind, NoticeEvent, Purpose, RunEvent, ToolEvent, is_turn_interrupted};
 
 /// The message that a model is writing, or has written last.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ impl FinalMessage {
     /// Follows one event of the run; returns the message that is not the final one, where the event shows that.
     pub(super) fn follow(&mut self, event: &Event) -> Option<String> {
         match event.recorded()? {
-            EventKind::TextDelta { text } => {
+            EventKind::Run(RunEvent::TextDelta { text }) => {
                 if std::mem::take(&mut self.complete) {
                     // A second message in one turn belongs to the same answer.
                     self.text.push('\n');
@@ -24,45 +24,26 @@ impl FinalMessage {
                 self.text.push_str(text);
                 None
             }
-            EventKind::TextDone { .. } => {
+            EventKind::Run(RunEvent::TextDone { .. }) => {
                 self.complete = true;
                 None
             }
-            EventKind::RunRecovered { .. } => self.discard_incomplete(),
-            EventKind::Warned { code, .. } if is_turn_interrupted(code) => self.discard_incomplete(),
-            EventKind::CallIntended(call) if !matches!(call.purpose, Purpose::Check(_)) => Some(self.take()),
-            EventKind::RunStarted(_) | EventKind::Steered(_) => Some(self.take()),
-            EventKind::RunEnded(_) if !self.complete => Some(self.take()),
-            EventKind::SessionOpened(_)
-            | EventKind::SessionRenamed { .. }
-            | EventKind::SessionEnded { .. }
-            | EventKind::VersionBumped { .. }
-            | EventKind::Loaded { .. }
-            | EventKind::Adjusted { .. }
-            | EventKind::Branched { .. }
-            | EventKind::MessageQueued(_)
-            | EventKind::MessageUnqueued { .. }
-            | EventKind::Status { .. }
-            | EventKind::ThinkingDelta { .. }
-            | EventKind::CompactionStarted { .. }
-            | EventKind::Compacted(_)
-            | EventKind::CompactionFailed { .. }
-            | EventKind::RetryStarted(_)
-            | EventKind::RetryEnded { .. }
-            | EventKind::CallStarted { .. }
-            | EventKind::CallOutput { .. }
-            | EventKind::GateVoted { .. }
-            | EventKind::Failed { .. }
-            | EventKind::RunStopping { .. }
-            | EventKind::EventsLost { .. }
-            | EventKind::Unknown(_)
-            | EventKind::TurnUsage(_)
-            | EventKind::CallIntended(_)
-            | EventKind::CallSettled(_)
-            | EventKind::GateOpened(_)
-            | EventKind::GateSettled(_)
-            | EventKind::Warned { .. }
-            | EventKind::RunEnded(_) => None,
+            EventKind::Run(RunEvent::Recovered { .. }) => self.discard_incomplete(),
+            EventKind::Notice(NoticeEvent::Warned { code, .. }) if is_turn_interrupted(code) => {
+                self.discard_incomplete()
+            }
+            EventKind::Tool(ToolEvent::Intended(call)) if !matches!(call.purpose, Purpose::Check(_)) => {
+                Some(self.take())
+            }
+            EventKind::Run(RunEvent::Started(_)) | EventKind::Run(RunEvent::Steered(_)) => Some(self.take()),
+            EventKind::Run(RunEvent::Ended(_)) if !self.complete => Some(self.take()),
+            EventKind::Session(_)
+            | EventKind::Context(_)
+            | EventKind::Participant(_)
+            | EventKind::Run(_)
+            | EventKind::Notice(_)
+            | EventKind::Tool(_)
+            | EventKind::Gate(_) => None,
         }
     }
 

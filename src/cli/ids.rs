@@ -162,6 +162,8 @@ pub(crate) async fn resolve_session(client: &mut Client, typed: &str) -> Result<
     let known = list_all_sessions(client).await?;
     match typed {
         "@last-any" => Ok(latest(&known, |_| true).ok_or(NameError::None { what: SESSION })?),
+        // A directory of this machine says nothing about another one.
+        "@last" if client.host().is_some() => Ok(latest(&known, |_| true).ok_or(NameError::None { what: SESSION })?),
         "@last" => {
             let here = std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_default();
             let root = Repository::find(&here).map(|repository| repository.root);

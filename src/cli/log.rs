@@ -1,9 +1,5 @@
 //! `push log`: prints the events of a session.
 
-use std::time::Duration;
-
-use tokio::time::timeout;
-
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
@@ -25,29 +21,30 @@ pub(crate) struct LogArgs {
     /// Keep printing new events
     #[arg(long, short)]
     follow: bool,
+    /// Also show messages that participants sent to each other; the session records that you looked
+    #[arg(long)]
+    as_owner: bool,
 }
-
-/// How long the daemon may send nothing before the history counts as complete.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Prints the history of a session.
 pub(crate) async fn run(args: LogArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
-    let newest = attach_from_earliest_retained(&mut client, &session).await?;
+    let access = match (args.as_owner, args.follow) {
+        (true, _) => Access::AsOwner,
+        (false, true) => Access::ReadOnly,
+        // The newest events may be for others only, so that their numbers do not tell where the history ends.
+        (false, false) => Access::History,
+    };
+    let history = attach_from_earliest_retained(&mut client, &session, access).await?;
     let mut view = context.view(Echo::Messages);
     let mut seen = 0;
-    while args.follow || seen < newest {
-        let event = if args.follow {
-            client.next().await?
-        } else {
-            // The last seq may belong to an event for another subscriber only.
-            match timeout(SILENCE_TIMEOUT, client.next()).await {
-                Ok(event) => event?,
-                Err(_) => break,
-            }
-        };
+    while args.follow || seen < history.newest {
+        let event = client.next().await?;
         seen = event.seq;
+        if access == Access::History && !history.is_lost && matches!(event.content, EventContent::Snapshot(_)) {
+            break;
+        }
         if args.jsonl {
             context.console.raw_json(&event.line)?;
         } else {
@@ -64,20 +61,34 @@ fn show(view: &mut super::view::View, event: &Event, context: &mut Context) -> R
     Ok(context.console.text(&text)?)
 }
 
-/// Attaches from the earliest retained event and returns the last seq.
+/// The history that follows.
+#[derive(Debug, PartialEq, Eq)]
+struct History {
+    /// The last seq.
+    newest: u64,
+    /// Whether a snapshot replaces it.
+    is_lost: bool,
+}
+
+/// Attaches from the earliest retained event.
 ///
 /// If the daemon does not name the earliest seq, its snapshot replaces the lost events.
-async fn attach_from_earliest_retained(client: &mut Client, session: &str) -> Result<u64, CliError> {
-    let replay = client.attach(session, 0, Access::ReadOnly).await?;
+async fn attach_from_earliest_retained(
+    client: &mut Client,
+    session: &str,
+    access: Access,
+) -> Result<History, CliError> {
+    let replay = client.attach(session, 0, access).await?;
     if !replay.gap {
-        return Ok(replay.to_seq);
+        return Ok(History { newest: replay.to_seq, is_lost: false });
     }
     let seen = if let EventContent::Gap { earliest: Some(earliest), .. } = client.next().await?.content {
         earliest.saturating_sub(1)
     } else {
         0
     };
-    Ok(client.attach(session, seen, Access::ReadOnly).await?.to_seq.max(1))
+    let replay = client.attach(session, seen, access).await?;
+    Ok(History { newest: replay.to_seq.max(1), is_lost: replay.gap })
 }
 
 #[cfg(test)]
@@ -107,8 +118,8 @@ mod tests {
         };
         let work = async {
             let mut client = Client::open(settings).await.unwrap();
-            let newest = attach_from_earliest_retained(&mut client, "s").await.unwrap();
-            (newest, client.next().await.unwrap().seq)
+            let newest = attach_from_earliest_retained(&mut client, "s", Access::ReadOnly).await.unwrap();
+            (newest.newest, client.next().await.unwrap().seq)
         };
         let (found, _peer) = with_timeout(async { tokio::join!(work, script) }).await;
         assert_eq!(found, (150, 140));

@@ -4,13 +4,12 @@
 //! outcome of a run is always the one that the daemon recorded.
 
 mod answer;
-mod approval;
-mod approval_view;
 mod approvals;
 mod approve;
 mod atomic_file;
 mod attach;
 mod cancel;
+mod chat;
 mod compact;
 mod config;
 mod confirm;
@@ -24,8 +23,9 @@ mod duration;
 mod end;
 mod exit;
 mod final_message;
-mod form;
-mod format;
+mod fork;
+mod forward;
+mod host;
 mod ids;
 mod input;
 mod junit;
@@ -47,14 +47,13 @@ mod queue;
 mod rename;
 mod report;
 mod run;
-mod sanitize;
 mod send;
 mod sessions;
 mod show;
+mod stdio;
 mod steer;
 mod step_output;
 mod token;
-mod tool_results;
 mod view;
 mod wait;
 
@@ -67,8 +66,10 @@ use self::console::{ColorChoice, Verbosity};
 use self::context::Context;
 use self::daemon::DaemonVerb;
 use self::exit::{CliError, Exit};
+use self::host::{HostArgs, HostSupport, Target};
 use crate::client::Announcement;
-use crate::config::pi::ListenRequest;
+use crate::config::listener::ListenRequest;
+use crate::display::{approval, approval_view, format, sanitize, tool_results};
 
 /// The options of `push daemon run`.
 #[derive(Debug)]
@@ -77,12 +78,16 @@ pub struct ServeOptions {
     pub announcement: Option<Announcement>,
     /// Where to listen for the Pi protocol.
     pub pi: ListenRequest,
+    /// Where to listen for all protocols.
+    pub http: ListenRequest,
 }
 
 /// Runs coding agents and playbooks in sessions that survive disconnects and restarts.
 #[derive(Debug, Parser)]
 #[command(name = "push", version, max_term_width = 100, subcommand_required = false, after_help = EXAMPLES)]
 struct Args {
+    #[command(flatten)]
+    host: HostArgs,
     #[command(flatten)]
     style: StyleArgs,
     #[command(subcommand)]
@@ -91,10 +96,12 @@ struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
+  push chat                       talk to the configured model
   push run '$ make test'          run one step and follow it
   push sessions                   list the sessions
   push attach @last               follow the latest session
   push run --headless @plan.md    for scripts: the exit code is the outcome
+  push --host ssh://box sessions  list the sessions of another machine
 
 Name a session by its name, its handle, or any unique prefix of its id; @last is the latest
 session of this repository or directory, @last-any the latest of all.";
@@ -121,14 +128,22 @@ struct StyleArgs {
     verbose: bool,
 }
 
-/// Declares the verbs. A line is the name and the arguments of a verb, and the function that runs it; the help lists
-/// the verbs in this order.
+/// Declares the verbs. A line is the name and the arguments of a verb, the function that runs it, and how it works with
+/// `--host`; the help lists the verbs in this order.
 macro_rules! verbs {
-    ($($verb:ident($args:ty) => $run:path,)*) => {
+    ($($verb:ident($args:ty) => $run:path, $support:ident;)*) => {
         #[derive(Debug, Subcommand)]
         enum Verb {
             // Boxed, because some arguments are large.
             $($verb(Box<$args>),)*
+        }
+
+        impl Verb {
+            const fn host_support(&self) -> HostSupport {
+                match self {
+                    $(Self::$verb(_) => HostSupport::$support,)*
+                }
+            }
         }
 
         async fn run_verb(verb: Verb, context: &mut Context) -> Result<Exit, CliError> {
@@ -140,30 +155,33 @@ macro_rules! verbs {
 }
 
 verbs! {
-    Run(run::RunArgs) => run::run,
-    Playbook(playbook::PlaybookArgs) => playbook::run,
-    Attach(attach::AttachArgs) => attach::run,
-    Sessions(sessions::SessionsArgs) => sessions::run,
-    Show(show::ShowArgs) => show::run,
-    Log(log::LogArgs) => log::run,
-    Send(send::SendArgs) => send::run,
-    Steer(steer::SteerArgs) => steer::run,
-    Queue(queue::QueueArgs) => queue::run,
-    Approvals(approvals::ApprovalsArgs) => approvals::run,
-    Approve(approve::ApproveArgs) => approve::approve,
-    Deny(approve::DenyArgs) => approve::deny,
-    Cancel(cancel::CancelArgs) => cancel::run,
-    Wait(wait::WaitArgs) => wait::run,
-    Rename(rename::RenameArgs) => rename::run,
-    Compact(compact::CompactArgs) => compact::run,
-    End(end::EndArgs) => end::run,
-    Delete(delete::DeleteArgs) => delete::run,
-    Purge(purge::PurgeArgs) => purge::run,
-    Doctor(doctor::DoctorArgs) => doctor::run,
-    Config(config::ConfigArgs) => config::run,
-    Token(token::TokenArgs) => token::run,
-    Pi(pi::PiArgs) => pi::run,
-    Daemon(daemon::DaemonArgs) => daemon::run,
+    Chat(chat::ChatArgs) => chat::run, Protocol;
+    Run(run::RunArgs) => run::run, Protocol;
+    Playbook(playbook::PlaybookArgs) => playbook::run, Protocol;
+    Attach(attach::AttachArgs) => attach::run, Protocol;
+    Sessions(sessions::SessionsArgs) => sessions::run, Protocol;
+    Show(show::ShowArgs) => show::run, Protocol;
+    Log(log::LogArgs) => log::run, Protocol;
+    Send(send::SendArgs) => send::run, Protocol;
+    Steer(steer::SteerArgs) => steer::run, Protocol;
+    Queue(queue::QueueArgs) => queue::run, Protocol;
+    Approvals(approvals::ApprovalsArgs) => approvals::run, Protocol;
+    Approve(approve::ApproveArgs) => approve::approve, Protocol;
+    Deny(approve::DenyArgs) => approve::deny, Protocol;
+    Cancel(cancel::CancelArgs) => cancel::run, Protocol;
+    Wait(wait::WaitArgs) => wait::run, Protocol;
+    Fork(fork::ForkArgs) => fork::run, Protocol;
+    Rename(rename::RenameArgs) => rename::run, Protocol;
+    Compact(compact::CompactArgs) => compact::run, Protocol;
+    End(end::EndArgs) => end::run, Protocol;
+    Delete(delete::DeleteArgs) => delete::run, Protocol;
+    Purge(purge::PurgeArgs) => purge::run, Forwarded;
+    Doctor(doctor::DoctorArgs) => doctor::run, Forwarded;
+    Config(config::ConfigArgs) => config::run, Forwarded;
+    Token(token::TokenArgs) => token::run, Forwarded;
+    Pi(pi::PiArgs) => pi::run, Protocol;
+    Stdio(stdio::StdioArgs) => stdio::run, Refused;
+    Daemon(daemon::DaemonArgs) => daemon::run, Forwarded;
 }
 
 /// Executes the command line; `serve` runs the daemon, for `push daemon run`.
@@ -172,12 +190,16 @@ pub fn main(serve: impl FnOnce(ServeOptions) -> ExitCode) -> ExitCode {
         Ok(args) => args,
         Err(error) => return report_usage(&error),
     };
-    if let Some(Verb::Daemon(daemon)) = &args.verb
-        && let DaemonVerb::Run(run) = &daemon.verb
-    {
+    let (color, verbosity) = (args.style.color, args.style.verbosity());
+    let support = host_support(args.verb.as_ref());
+    let target = match args.host.target(support, &|name| std::env::var_os(name)) {
+        Ok(target) => target,
+        Err(error) => return report_error(&error, &mut Context::new(color, verbosity, Target::Local)).into(),
+    };
+    if let Some(DaemonVerb::Run(run)) = daemon_verb(args.verb.as_ref()) {
         return serve(run.serve());
     }
-    let mut context = Context::new(args.style.color, args.style.verbosity());
+    let mut context = Context::new(color, verbosity, target.clone());
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -185,7 +207,7 @@ pub fn main(serve: impl FnOnce(ServeOptions) -> ExitCode) -> ExitCode {
             return Exit::FAILURE.into();
         }
     };
-    let outcome = runtime.block_on(dispatch(args.verb, &mut context));
+    let outcome = runtime.block_on(dispatch(args.verb, support, &target, &mut context));
     // A thread may still be blocked on reading standard input.
     runtime.shutdown_background();
     match outcome {
@@ -194,11 +216,32 @@ pub fn main(serve: impl FnOnce(ServeOptions) -> ExitCode) -> ExitCode {
     }
 }
 
-async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, CliError> {
-    match verb {
-        None => overview::run(context).await,
-        Some(verb) => run_verb(verb, context).await,
+async fn dispatch(
+    verb: Option<Verb>,
+    support: HostSupport,
+    target: &Target,
+    context: &mut Context,
+) -> Result<Exit, CliError> {
+    match (verb, support, target) {
+        (Some(_), HostSupport::Forwarded, Target::Ssh(ssh)) => forward::run(ssh, std::env::args_os(), context).await,
+        (Some(verb), _, _) => run_verb(verb, context).await,
+        (None, _, _) => overview::run(context).await,
     }
+}
+
+/// Returns how a verb works with `--host`.
+const fn host_support(verb: Option<&Verb>) -> HostSupport {
+    match (daemon_verb(verb), verb) {
+        // The process itself becomes the daemon.
+        (Some(DaemonVerb::Run(_)), _) => HostSupport::Refused,
+        (_, Some(verb)) => verb.host_support(),
+        // The list of sessions.
+        (_, None) => HostSupport::Protocol,
+    }
+}
+
+const fn daemon_verb(verb: Option<&Verb>) -> Option<&DaemonVerb> {
+    if let Some(Verb::Daemon(daemon)) = verb { Some(&daemon.verb) } else { None }
 }
 
 /// Prints the requested help, or the usage error.
@@ -221,16 +264,16 @@ fn report_error(error: &CliError, context: &mut Context) -> Exit {
 
 /// Returns an error and its causes. A cause that an error already includes in its own message is not repeated.
 fn chain(error: &dyn Error) -> String {
-    let mut words = sanitize::sanitize(&error.to_string());
+    let mut text = sanitize::sanitize(&error.to_string());
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = sanitize::sanitize(&error.to_string());
-        if !words.ends_with(&next) {
-            words += &format!(": {next}");
+        if !text.ends_with(&next) {
+            text += &format!(": {next}");
         }
         cause = error.source();
     }
-    words
+    text
 }
 
 impl StyleArgs {

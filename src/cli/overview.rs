@@ -28,7 +28,7 @@ fn next_commands(sessions: bool, waiting: usize) -> String {
     commands.push(("push run MESSAGE", "start a run, for example: push run '$ date'"));
     commands.push(("push help", "list all commands"));
     let heading = if sessions { "\n" } else { "No sessions yet.\n\n" };
-    let lines = commands.iter().map(|(command, words)| format!("  {command:<20} {words}\n"));
+    let lines = commands.iter().map(|(command, summary)| format!("  {command:<20} {summary}\n"));
     heading.to_owned() + &lines.collect::<String>()
 }
 

@@ -26,8 +26,9 @@ pub(crate) struct PiArgs {
 pub(crate) async fn run(args: PiArgs, context: &mut Context) -> Result<Exit, CliError> {
     debug_assert!(args.stdio, "clap requires --stdio");
     let client = context.client().await?;
-    // Without a valid current directory every session has to name its own.
-    let cwd = std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
+    // Without a valid current directory every session has to name its own; on another machine it is the home directory.
+    let here = || std::env::current_dir().ok()?.into_os_string().into_string().ok();
+    let cwd = if context.is_remote() { None } else { here() };
     let request = Request::switch_protocol("pi", cwd.as_deref()).with_environment(client.environment());
     let bridge = client.switch_protocol(request).await?;
     match bridge.relay(tokio::io::stdin(), tokio::io::stdout()).await {

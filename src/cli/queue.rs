@@ -34,7 +34,7 @@ pub(crate) async fn run(args: QueueArgs, context: &mut Context) -> Result<Exit, 
     let text = args.message.as_deref().map(message::read).transpose()?;
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
-    let (words, answer) = match (text, args.remove) {
+    let (output, answer) = match (text, args.remove) {
         (Some(text), _) => add(&mut client, &session, &text).await?,
         (None, Some(typed)) => remove(&mut client, &session, &typed).await?,
         (None, None) => {
@@ -45,7 +45,10 @@ pub(crate) async fn run(args: QueueArgs, context: &mut Context) -> Result<Exit, 
     if args.json {
         context.console.json(&answer)?;
     } else {
-        context.console.text(&words)?;
+        context.console.text(&output)?;
+        if output.is_empty() {
+            context.console.notice("no queued messages");
+        }
     }
     Ok(Exit::SUCCESS)
 }

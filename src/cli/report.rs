@@ -16,7 +16,8 @@ use super::final_message::FinalMessage;
 use super::format::outcome_name;
 use crate::client::{Event, EventContent, SessionSnapshot};
 use crate::kernel::event::{
-    CallResult, Decision, EventKind, GateDecision, Message, Purpose, RunReport, is_turn_interrupted,
+    CallResult, Decision, EventKind, GateDecision, GateEvent, Message, NoticeEvent, Purpose, RunEvent, RunReport,
+    ToolEvent, is_turn_interrupted,
 };
 
 /// The state of one run.
@@ -146,57 +147,42 @@ impl Report {
 
     fn follow_recorded(&mut self, kind: &EventKind, at: u64) {
         match kind {
-            EventKind::RunStarted(message) => self.start(at, Some(message)),
-            EventKind::Steered(_) => self.start(at, None),
-            EventKind::TextDelta { text } => {
+            EventKind::Run(RunEvent::Started(message)) => self.start(at, Some(message)),
+            EventKind::Run(RunEvent::Steered(_)) => self.start(at, None),
+            EventKind::Run(RunEvent::TextDelta { text }) => {
                 self.open_message_start.get_or_insert(self.text.len());
                 self.text.push_str(text);
             }
-            EventKind::TextDone { .. } => {
+            EventKind::Run(RunEvent::TextDone { .. }) => {
                 self.open_message_start = None;
                 if !self.text.is_empty() && !self.text.ends_with('\n') {
                     self.text.push('\n');
                 }
             }
-            EventKind::RunRecovered { .. } => self.discard_open_message(),
-            EventKind::Warned { code, .. } if is_turn_interrupted(code) => self.discard_open_message(),
-            EventKind::GateOpened(question) => {
-                let asked = ApprovalSubject { kind: question.kind.clone(), summary: question.summary.clone() };
-                self.approvals.insert(question.gate.to_string(), asked);
+            EventKind::Run(RunEvent::Recovered { .. }) => self.discard_open_message(),
+            EventKind::Notice(NoticeEvent::Warned { code, .. }) if is_turn_interrupted(code) => {
+                self.discard_open_message()
             }
-            EventKind::GateSettled(decision) if decision.decision == Decision::Deny => self.record_denial(decision),
-            EventKind::CallSettled(result) => self.record_check(result),
-            EventKind::TurnUsage(usage) => self.usage.add(usage),
-            EventKind::RunEnded(report) => {
+            EventKind::Gate(GateEvent::Opened(question)) => {
+                let subject = ApprovalSubject { kind: question.kind.clone(), summary: question.summary.clone() };
+                self.approvals.insert(question.gate.to_string(), subject);
+            }
+            EventKind::Gate(GateEvent::Settled(decision)) if decision.decision == Decision::Deny => {
+                self.record_denial(decision)
+            }
+            EventKind::Tool(ToolEvent::Settled(result)) => self.record_check(result),
+            EventKind::Run(RunEvent::TurnUsage(usage)) => self.usage.add(usage),
+            EventKind::Run(RunEvent::Ended(report)) => {
                 self.ended_at = Some(at);
                 self.completion = Completion::Complete((**report).clone());
             }
-            EventKind::SessionOpened(_)
-            | EventKind::SessionRenamed { .. }
-            | EventKind::SessionEnded { .. }
-            | EventKind::VersionBumped { .. }
-            | EventKind::Loaded { .. }
-            | EventKind::Adjusted { .. }
-            | EventKind::Branched { .. }
-            | EventKind::MessageQueued(_)
-            | EventKind::MessageUnqueued { .. }
-            | EventKind::Status { .. }
-            | EventKind::ThinkingDelta { .. }
-            | EventKind::CompactionStarted { .. }
-            | EventKind::Compacted(_)
-            | EventKind::CompactionFailed { .. }
-            | EventKind::RetryStarted(_)
-            | EventKind::RetryEnded { .. }
-            | EventKind::CallStarted { .. }
-            | EventKind::CallOutput { .. }
-            | EventKind::GateVoted { .. }
-            | EventKind::Failed { .. }
-            | EventKind::RunStopping { .. }
-            | EventKind::EventsLost { .. }
-            | EventKind::Unknown(_)
-            | EventKind::CallIntended(_)
-            | EventKind::GateSettled(_)
-            | EventKind::Warned { .. } => {}
+            EventKind::Session(_)
+            | EventKind::Context(_)
+            | EventKind::Participant(_)
+            | EventKind::Run(_)
+            | EventKind::Notice(_)
+            | EventKind::Tool(_)
+            | EventKind::Gate(_) => {}
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod budget;
 mod follow;
+mod inline;
 mod ollama_hint;
 mod report_file;
 mod session;
@@ -16,10 +17,11 @@ use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
 use self::budget::BudgetArgs;
-pub(super) use self::follow::detached_hint;
-use self::follow::{Output, RunFollower, reattach_hint};
+use self::follow::{Output, RunFollower};
+pub(super) use self::follow::{detached_hint, reattach_hint};
 use self::report_file::ReportFile;
-use self::session::{RunSession, resolve_directory};
+use self::session::RunSession;
+pub(super) use self::session::{resolve_directory, resolve_remote_directory};
 use super::answer::AnswerSource;
 use super::approval::{ApprovalPolicies, ApprovalPolicy};
 use super::console::{Console, Verbosity};
@@ -40,7 +42,8 @@ use crate::kernel::gate;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Standard output is the answer: the final message of a model, or what the steps of a playbook print. On a terminal it is the \
-whole transcript, unless --headless or --quiet is given; otherwise the transcript goes to standard error.
+whole transcript, unless --headless or --quiet is given; otherwise the transcript goes to standard error. At a terminal the run is shown in \
+the inline view, as by `push chat`; --plain prints lines.
 
 The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed; \
 64 is bad usage, 69 a daemon that cannot be reached. Ctrl-C cancels the run, a second one within two seconds exits at once. \
@@ -81,6 +84,9 @@ pub(crate) struct RunFlags {
     /// Print every event as a line of JSON
     #[arg(long)]
     jsonl: bool,
+    /// Print lines instead of the inline view, for screen readers and simple terminals; also: PUSH_PLAIN=1
+    #[arg(long)]
+    plain: bool,
     /// Directory in which steps run; default: the current directory
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     cwd: Option<PathBuf>,
@@ -165,12 +171,14 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
         _ = interrupts.next() => return Ok(Exit::CANCELLED),
         message = reading => message?,
     };
-    let plan = RunPlan {
-        message,
-        provider: flag_or_variable(provider.as_deref(), "PUSH_PROVIDER"),
-        model: flag_or_variable(model.as_deref(), "PUSH_MODEL"),
-        is_playbook: false,
+    let (provider, model) = if context.is_remote() {
+        // The variables are those of this machine.
+        (provider, model)
+    } else {
+        let or_variable = |flag: Option<String>, variable| flag.or_else(|| read_variable(variable));
+        (or_variable(provider, "PUSH_PROVIDER"), or_variable(model, "PUSH_MODEL"))
     };
+    let plan = RunPlan { message, provider, model, is_playbook: false };
     execute(plan, flags, interrupts, context).await
 }
 
@@ -184,9 +192,13 @@ pub(super) async fn execute(
     if let Some(file) = &flags.report {
         file.check()?;
     }
-    let directory = flags.directory(context)?;
+    let local_directory = flags.local_directory(context)?;
     let prepare = async {
         let mut client = context.client().await?;
+        let directory = match client.host() {
+            Some(_) => flags.remote_directory(&client)?,
+            None => local_directory,
+        };
         let session = session::open(&plan, &flags, directory.as_deref(), &mut client).await?;
         Ok::<_, CliError>((client, session))
     };
@@ -196,7 +208,7 @@ pub(super) async fn execute(
         _ = interrupts.next() => return Ok(Exit::CANCELLED),
         prepared = prepare => prepared?,
     };
-    session.warn_about_directory(&flags, &mut context.console);
+    session.warn_about_directory(&flags, context);
     let text = plan.message.text_for(session.source());
     if session.source() == AnswerSource::Model && plan.message.consists_of_steps() {
         context.console.warn(
@@ -207,7 +219,7 @@ pub(super) async fn execute(
     let (run, interrupted) = match begun {
         StartOutcome::Abandoned => return Ok(Exit::CANCELLED),
         StartOutcome::Started(run) if flags.detach => {
-            return print_detached(&flags, &session.id, &run, context);
+            return print_detached(&flags, &session.id, &run, &client, context);
         }
         StartOutcome::Started(run) => (run, None),
         StartOutcome::Interrupted(run, request) => (run, Some(request)),
@@ -216,19 +228,42 @@ pub(super) async fn execute(
         AnswerSource::Steps => Report::new(&session.id, &run).with_step_output(),
         AnswerSource::Model => Report::new(&session.id, &run),
     };
-    let output = flags.output(session.source(), context);
-    let mut follow = RunFollower::new(client, interrupts, report, flags.policies(), output);
-    let outcome = match follow_run(&mut follow, interrupted, &mut context.console).await {
-        // The run continues, so it has no exit code yet.
-        Err(error) if error.is_broken_pipe() => Ok(Exit::BROKEN_PIPE),
-        outcome => outcome,
-    };
-    if flags.session.is_none() && plan.provider.is_none() {
-        ollama_hint::suggest_ollama(follow.report(), &context.paths()?, &mut context.console).await;
+    let started = StartedRun { client, interrupts, report, interrupted, source: session.source() };
+    let (report, outcome) = started.follow(&flags, context).await;
+    if flags.session.is_none() && plan.provider.is_none() && !context.is_remote() {
+        ollama_hint::suggest_ollama(&report, &context.paths()?, &mut context.console).await;
     }
     match &flags.report {
-        Some(file) => file.write(follow.report(), outcome, &mut context.console),
+        Some(file) => file.write(&report, outcome, &mut context.console),
         None => outcome,
+    }
+}
+
+/// A run that has started.
+struct StartedRun {
+    client: Client,
+    interrupts: Interrupts,
+    report: Report,
+    /// The signal that arrived while it started.
+    interrupted: Option<StopRequest>,
+    source: AnswerSource,
+}
+
+impl StartedRun {
+    /// Follows it to its end, in the inline view or line by line; returns its report and the exit code.
+    async fn follow(self, flags: &RunFlags, context: &mut Context) -> (Report, Result<Exit, CliError>) {
+        let Self { client, interrupts, report, interrupted, source } = self;
+        if interrupted.is_none() && flags.uses_inline_view(context) {
+            return inline::follow(client, report, flags.policies(), context).await;
+        }
+        let output = flags.output(source, context);
+        let mut follow = RunFollower::new(client, interrupts, report, flags.policies(), output);
+        let outcome = match follow_run(&mut follow, interrupted, &mut context.console).await {
+            // The run continues, so it has no exit code yet.
+            Err(error) if error.is_broken_pipe() => Ok(Exit::BROKEN_PIPE),
+            outcome => outcome,
+        };
+        (follow.into_report(), outcome)
     }
 }
 
@@ -299,9 +334,14 @@ impl RunFlags {
         ApprovalPolicies { work, budget }
     }
 
-    /// Returns the directory of a new session, which may be in a new worktree; none if a session is continued.
-    fn directory(&self, context: &mut Context) -> Result<Option<String>, CliError> {
-        if self.session.is_some() {
+    /// Returns the directory of a new session on this machine, which may be in a new worktree; none if a session is
+    /// continued.
+    fn local_directory(&self, context: &mut Context) -> Result<Option<String>, CliError> {
+        if context.is_remote() && self.worktree.is_some() {
+            let message = "--worktree adds a worktree on this machine; add one there, and name it with --cwd";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+        if self.session.is_some() || context.is_remote() {
             return Ok(None);
         }
         let directory = resolve_directory(self.cwd.as_deref())?;
@@ -309,6 +349,19 @@ impl RunFlags {
         let worktree = worktree::add(&directory, branch.as_deref())?;
         context.console.warn(&worktree.note());
         Ok(Some(worktree.directory))
+    }
+
+    /// Returns the directory of a new session on another machine; none if a session is continued.
+    fn remote_directory(&self, client: &Client) -> Result<Option<String>, CliError> {
+        match self.session {
+            Some(_) => Ok(None),
+            None => resolve_remote_directory(self.cwd.as_deref(), client.home_directory()).map(Some),
+        }
+    }
+
+    /// Returns whether the run is shown in the inline view.
+    fn uses_inline_view(&self, context: &Context) -> bool {
+        !self.json && !self.jsonl && !self.headless && context.uses_inline_view(self.plain)
     }
 
     fn output(&self, source: AnswerSource, context: &Context) -> Output {
@@ -323,10 +376,9 @@ impl RunFlags {
     }
 }
 
-/// Returns the value of a flag or else of an environment variable that is not empty.
-fn flag_or_variable(flag: Option<&str>, variable: &str) -> Option<String> {
-    let told = || std::env::var(variable).ok().filter(|value| !value.is_empty());
-    flag.map(str::to_owned).or_else(told)
+/// Returns the value of an environment variable that is not empty.
+pub(super) fn read_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Sends the message and returns the id of its run.
@@ -358,13 +410,19 @@ async fn start_run(args: &RunFlags, session: &RunSession, text: &str, client: &m
     Ok(reply.run_id)
 }
 
-fn print_detached(args: &RunFlags, session: &str, run: &str, context: &mut Context) -> Result<Exit, CliError> {
+fn print_detached(
+    args: &RunFlags,
+    session: &str,
+    run: &str,
+    client: &Client,
+    context: &mut Context,
+) -> Result<Exit, CliError> {
     if args.json {
         context.console.json(&json!({"sessionId": session, "runId": run}))?;
     } else {
         context.console.line(&format!("{} {}", sanitize_line(session), sanitize_line(run)))?;
     }
-    context.console.note(&reattach_hint(session));
+    context.console.note(&reattach_hint(client, session));
     Ok(Exit::SUCCESS)
 }
 

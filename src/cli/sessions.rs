@@ -41,7 +41,7 @@ pub(crate) async fn run(args: SessionsArgs, context: &mut Context) -> Result<Exi
     let table = table(&sessions, context);
     context.console.text(&table)?;
     if table.is_empty() {
-        context.console.note("no sessions yet; `push run MESSAGE` starts one");
+        context.console.notice("no sessions; `push run MESSAGE` starts one");
     } else if next_cursor.is_some() {
         context.console.note("more sessions exist; `push sessions --all` lists them");
     }

@@ -7,7 +7,7 @@ use super::ids;
 use super::sanitize::{sanitize, sanitize_line};
 use super::sessions::age;
 use super::view::Echo;
-use crate::client::{Request, SessionSnapshot};
+use crate::client::{Request, SessionMeta, SessionSnapshot};
 
 /// Show the state of a session
 #[derive(Debug, clap::Args)]
@@ -53,6 +53,7 @@ fn describe(session: &str, snapshot: &SessionSnapshot, now: u64) -> String {
         ("session", session.to_owned()),
         ("name", text(&meta.name)),
         ("state", format!("{}{}", snapshot.state.as_str(), if snapshot.ended { ", ended" } else { "" })),
+        ("fork of", fork_origin(meta)),
         ("directory", meta.cwd.clone()),
         ("branch", text(&meta.repo.current_branch)),
         ("provider", meta.provider.clone()),
@@ -68,14 +69,23 @@ fn describe(session: &str, snapshot: &SessionSnapshot, now: u64) -> String {
         text += &format!("{name:<10} {}\n", sanitize_line(value));
     }
     let last_message = snapshot.last_user_message.as_deref().unwrap_or_default();
-    for (said, mark) in [(last_message, "> "), (&snapshot.last_assistant_text, "")] {
-        let said = sanitize(said);
-        if !said.trim().is_empty() {
+    for (message, mark) in [(last_message, "> "), (&snapshot.last_assistant_text, "")] {
+        let message = sanitize(message);
+        if !message.trim().is_empty() {
             text.push('\n');
-            said.lines().for_each(|line| text += &format!("{mark}{line}\n"));
+            message.lines().for_each(|line| text += &format!("{mark}{line}\n"));
         }
     }
     text
+}
+
+/// Returns where a fork started; empty for a session that is none.
+fn fork_origin(meta: &SessionMeta) -> String {
+    match (&meta.parent_session_id, meta.forked_at_seq) {
+        (Some(parent), Some(at)) => format!("{parent} at event {at}"),
+        (Some(parent), None) => parent.clone(),
+        (None, _) => String::new(),
+    }
 }
 
 #[cfg(test)]

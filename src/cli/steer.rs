@@ -24,6 +24,7 @@ pub(crate) async fn run(args: SteerArgs, context: &mut Context) -> Result<Exit, 
     let text = message::read(&args.message)?;
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
-    let reply = client.request(Request::steer(&session, &new_message_id(), &text)).await?;
+    let reply = client.request(Request::steer(&session, &new_message_id(), &text)).await;
+    let reply = reply.map_err(|error| CliError::in_session(error, &session))?;
     print_run(&session, &reply, args.json, context)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::format::is_error;
 use crate::client::Event;
-use crate::kernel::event::{EventKind, OutputStream, Purpose};
+use crate::kernel::event::{EventKind, OutputStream, Purpose, ToolEvent};
 
 /// One of the two output streams of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,12 @@ impl StepOutput {
     /// Returns the output of a step in this event; not sanitized.
     pub(crate) fn follow<'a>(&mut self, event: &'a Event) -> Option<(Stream, &'a str)> {
         let kind = event.recorded()?;
-        if let EventKind::CallIntended(call) = kind {
+        if let EventKind::Tool(ToolEvent::Intended(call)) = kind {
             let is_check = matches!(call.purpose, Purpose::Check(_));
             let kind = if is_check { CallKind::Check } else { CallKind::Step };
             self.calls.insert(call.call.to_string(), kind);
         }
-        if let EventKind::CallOutput { call, stream, text } = kind
+        if let EventKind::Tool(ToolEvent::Output { call, stream, text }) = kind
             && self.calls.get(call.as_str()) != Some(&CallKind::Check)
         {
             let stream = match stream {
@@ -48,7 +48,7 @@ impl StepOutput {
             };
             return Some((stream, text));
         }
-        let EventKind::CallSettled(result) = kind else { return None };
+        let EventKind::Tool(ToolEvent::Settled(result)) = kind else { return None };
         let kind = self.calls.remove(result.call.as_str());
         let is_shown_file = result.tool == "sandbox_read_file" && !is_error(result);
         (is_shown_file && kind != Some(CallKind::Check)).then_some((Stream::Out, &result.text))

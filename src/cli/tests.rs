@@ -46,6 +46,10 @@ fn documented_command_lines_are_accepted() {
         "push show @last --json",
         "push attach",
         "push attach sess_1 --since 4 --read-only",
+        "push attach --plain",
+        "push chat",
+        "push chat hello --provider p --model m --cwd /tmp --name n --plain",
+        "push run x --plain",
         "push log @last --jsonl --follow",
         "push send s hello",
         "push steer s hello",
@@ -147,7 +151,7 @@ fn an_error_names_its_cause_once() {
         WithoutCause { source: Box<Nested> },
     }
     let io = || std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
-    let told = Nested::WithCause { source: io() };
-    assert_eq!(chain(&told), "cannot open x: no such file");
-    assert_eq!(chain(&Nested::WithoutCause { source: Box::new(told) }), "cannot start: cannot open x: no such file");
+    let error = Nested::WithCause { source: io() };
+    assert_eq!(chain(&error), "cannot open x: no such file");
+    assert_eq!(chain(&Nested::WithoutCause { source: Box::new(error) }), "cannot start: cannot open x: no such file");
 }

@@ -11,7 +11,7 @@ use super::exit::{CliError, Exit};
 use super::ids;
 use super::sanitize::sanitize_line;
 use super::sessions::age;
-use crate::token::{TokenRecord, TokenStore};
+use crate::token::{TokenRecord, TokenRole, TokenStore};
 
 /// Create, list or revoke tokens for clients that connect by WebSocket
 #[derive(Debug, Args)]
@@ -36,11 +36,17 @@ enum TokenVerb {
 
 /// Create a token and print it; it is shown only once
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  push token new --name laptop > token")]
+#[command(
+    after_help = "Examples:\n  push token new --name laptop > token\n  push token new --name editor --role owner"
+)]
 struct NewArgs {
     /// A name for the token
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// What its holder may do: observer (read), prompter (also start sessions, send and cancel), approver (also
+    /// decide approvals) or owner (everything)
+    #[arg(long, value_name = "ROLE", default_value = "approver", value_parser = parse_role)]
+    role: TokenRole,
 }
 
 /// List the ids and names of tokens
@@ -71,10 +77,16 @@ pub(crate) async fn run(args: TokenArgs, context: &mut Context) -> Result<Exit, 
     Ok(Exit::SUCCESS)
 }
 
+fn parse_role(name: &str) -> Result<TokenRole, String> {
+    let known = TokenRole::ALL.into_iter().find(|role| role.name() == name);
+    known.ok_or_else(|| "a role is owner, approver, prompter or observer".to_owned())
+}
+
 fn new(args: &NewArgs, tokens: &TokenStore, context: &mut Context) -> Result<(), CliError> {
-    let (token, secret) = tokens.add(args.name.as_deref(), now())?;
+    let (token, secret) = tokens.add(args.name.as_deref(), args.role, now())?;
     context.console.line(&secret)?;
-    context.console.note(&format!("created {}; the token is shown only once, pushd stores its digest", token.token_id));
+    let (id, role) = (&token.token_id, token.role.name());
+    context.console.note(&format!("created {id} with the role {role}; it is shown only once, pushd stores its digest"));
     Ok(())
 }
 
@@ -86,18 +98,19 @@ fn list(args: &ListArgs, tokens: &TokenStore, context: &mut Context) -> Result<(
         return Ok(());
     }
     if known.is_empty() {
-        context.console.note("there is no token; `push token new` creates one");
+        context.console.notice("no tokens; `push token new` creates one");
     }
     for token in &known {
         let since = age(now().saturating_sub(token.created_at));
         let name = sanitize_line(token.name.as_deref().unwrap_or("-"));
-        context.console.line(&format!("{}  {name}  {since} ago", sanitize_line(&token.token_id)))?;
+        let (id, role) = (sanitize_line(&token.token_id), token.role.name());
+        context.console.line(&format!("{id}  {name}  {role}  {since} ago"))?;
     }
     Ok(())
 }
 
 fn row(token: &TokenRecord) -> Value {
-    json!({"tokenId": token.token_id, "name": token.name, "createdAt": token.created_at})
+    json!({"tokenId": token.token_id, "name": token.name, "role": token.role.name(), "createdAt": token.created_at})
 }
 
 fn revoke(args: &RevokeArgs, tokens: &TokenStore, context: &mut Context) -> Result<(), CliError> {

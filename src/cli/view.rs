@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use super::approval_view::{DisplayLimits, color_diff, indent, render, truncate_lines};
+use super::approval_view::{
+    DisplayLimits, color_diff, indent, question_diff, render, render_result_diff, truncate_lines,
+};
 use super::console::{Palette, Style};
 use super::format::{
-    decision_message, denial_reason, invocation, loss_message, outcome_name, recovery_message, tool_outcome,
-    vote_message,
+    decision_message, denial_reason, invocation, loss_message, outcome_name, participant_message, recovery_message,
+    tool_outcome, vote_message,
 };
 use super::ids;
 use super::report::Denial;
@@ -16,8 +18,8 @@ use super::sanitize::{Sanitizer, escape_line, sanitize, sanitize_line};
 use super::tool_results::format_result;
 use crate::client::{Event, EventContent, SessionSnapshot};
 use crate::kernel::event::{
-    CallResult, CheckResult, EventKind, GateQuestion, Intention, OutputStream, Purpose, RunOutcome, RunReport,
-    is_turn_interrupted,
+    CallResult, CheckResult, EventKind, GateEvent, GateQuestion, Intention, NoticeEvent, OutputStream, Purpose,
+    RunEvent, RunOutcome, RunReport, SessionEvent, ToolEvent, is_turn_interrupted,
 };
 
 /// Which user messages are shown.
@@ -76,6 +78,8 @@ struct Call {
     stdout: Sanitizer,
     stderr: Sanitizer,
     printed: bool,
+    /// The diff that its approval showed.
+    shown_diff: String,
 }
 
 /// The maximum number of lines of a result that was not streamed.
@@ -122,81 +126,71 @@ impl View {
 
     fn recorded(&mut self, kind: &EventKind, seq: u64) -> String {
         match kind {
-            EventKind::TextDelta { text } => {
+            EventKind::Run(RunEvent::TextDelta { text }) => {
                 self.remember_line(text);
                 self.append(text, LineSource::Assistant)
             }
-            EventKind::ThinkingDelta { text } => match self.reasoning {
+            EventKind::Run(RunEvent::ThinkingDelta { text }) => match self.reasoning {
                 Reasoning::Shown => self.append(text, LineSource::Reasoning),
                 Reasoning::Hidden => String::new(),
             },
-            EventKind::TextDone { .. } => {
+            EventKind::Run(RunEvent::TextDone { .. }) => {
                 self.message_open = false;
                 self.end_line()
             }
-            EventKind::RunStarted(message) => match self.echo {
+            EventKind::Run(RunEvent::Started(message)) => match self.echo {
                 Echo::Messages => self.message(&message.text),
                 Echo::Nothing => String::new(),
             },
-            EventKind::Steered(steering) => self.message(&steering.text),
-            EventKind::CallIntended(call) => self.call(call),
-            EventKind::CallOutput { call, stream, text } => self.output(call.as_str(), *stream, text),
-            EventKind::CallSettled(result) => self.result(result),
-            EventKind::GateOpened(question) => self.approval(question),
-            EventKind::Warned { code, message, detail } => {
+            EventKind::Run(RunEvent::Steered(steering)) => self.message(&steering.text),
+            EventKind::Tool(ToolEvent::Intended(call)) => self.call(call),
+            EventKind::Tool(ToolEvent::Output { call, stream, text }) => self.output(call.as_str(), *stream, text),
+            EventKind::Tool(ToolEvent::Settled(result)) => self.result(result),
+            EventKind::Gate(GateEvent::Opened(question)) => self.approval(question),
+            EventKind::Notice(NoticeEvent::Warned { code, message, detail }) => {
                 self.message_open &= !is_turn_interrupted(code);
                 self.problem(Style::Attention, "warning", message, detail.as_deref())
             }
-            EventKind::Failed { message, detail, .. } => {
+            EventKind::Notice(NoticeEvent::Failed { message, detail, .. }) => {
                 self.last_error.clone_from(message);
                 self.problem(Style::Bad, "error", message, detail.as_deref())
             }
-            EventKind::RunRecovered { phase } => {
+            EventKind::Run(RunEvent::Recovered { phase }) => {
                 self.message_open = false;
                 self.line(Style::Attention, &recovery_message(*phase))
             }
-            EventKind::EventsLost { after, cause } => self.line(Style::Attention, &loss_message(*after, seq, *cause)),
-            EventKind::RunEnded(report) => self.complete(report),
-            EventKind::GateVoted { .. }
-            | EventKind::GateSettled(_)
-            | EventKind::MessageQueued(_)
-            | EventKind::MessageUnqueued { .. }
-            | EventKind::Status { .. }
-            | EventKind::SessionRenamed { .. }
-            | EventKind::SessionEnded { .. }
-            | EventKind::SessionOpened(_)
-            | EventKind::VersionBumped { .. }
-            | EventKind::Loaded { .. }
-            | EventKind::Adjusted { .. }
-            | EventKind::Branched { .. }
-            | EventKind::TurnUsage(_)
-            | EventKind::CompactionStarted { .. }
-            | EventKind::Compacted(_)
-            | EventKind::CompactionFailed { .. }
-            | EventKind::RetryStarted(_)
-            | EventKind::RetryEnded { .. }
-            | EventKind::CallStarted { .. }
-            | EventKind::RunStopping { .. }
-            | EventKind::Unknown(_) => self.note(kind),
+            EventKind::Notice(NoticeEvent::EventsLost { after, cause }) => {
+                self.line(Style::Attention, &loss_message(*after, seq, *cause))
+            }
+            EventKind::Run(RunEvent::Ended(report)) => self.complete(report),
+            EventKind::Gate(_)
+            | EventKind::Run(_)
+            | EventKind::Notice(_)
+            | EventKind::Session(_)
+            | EventKind::Context(_)
+            | EventKind::Participant(_)
+            | EventKind::Tool(ToolEvent::Started { .. }) => self.note(kind),
         }
     }
 
     /// Renders an event that is a single line; others print nothing.
     fn note(&mut self, kind: &EventKind) -> String {
         let faint = |note: String| (Style::Faint, note);
-        let (style, note) = if let EventKind::GateVoted { decision, by, .. } = kind {
+        let (style, note) = if let EventKind::Gate(GateEvent::Voted { decision, by, .. }) = kind {
             (Style::Bad, vote_message(*decision, by))
-        } else if let EventKind::GateSettled(decision) = kind {
+        } else if let EventKind::Gate(GateEvent::Settled(decision)) = kind {
             decision_message(decision)
-        } else if let EventKind::MessageQueued(queued) = kind {
+        } else if let EventKind::Run(RunEvent::MessageQueued(queued)) = kind {
             faint(format!("queued: {}", sanitize_line(&queued.message.text)))
-        } else if let EventKind::MessageUnqueued { message, .. } = kind {
+        } else if let EventKind::Run(RunEvent::MessageUnqueued { message, .. }) = kind {
             faint(format!("unqueued: {}", sanitize_line(message.as_str())))
-        } else if let EventKind::SessionRenamed { name } = kind {
+        } else if let EventKind::Session(SessionEvent::Renamed { name }) = kind {
             faint(format!("renamed to {}", sanitize_line(name)))
-        } else if let EventKind::SessionEnded { .. } = kind {
+        } else if let EventKind::Participant(event) = kind {
+            faint(participant_message(event))
+        } else if let EventKind::Session(SessionEvent::Ended { .. }) = kind {
             faint("the session was ended".to_owned())
-        } else if let EventKind::Status { source, phase, detail } = kind
+        } else if let EventKind::Notice(NoticeEvent::Status { source, phase, detail }) = kind
             // Only provider status is printed, such as loading a model; other activity has events of its own.
             && source == "provider"
         {
@@ -228,6 +222,9 @@ impl View {
 
     fn approval_within(&mut self, question: &GateQuestion, limits: DisplayLimits) -> String {
         let mut text = self.end_line();
+        if let Some(call) = question.call() {
+            self.calls.entry(call.as_str().to_owned()).or_default().shown_diff = question_diff(question);
+        }
         let title = escape_line(&question.title);
         let id = sanitize_line(ids::short(question.gate.as_str()));
         text += &self.palette.paint(Style::Attention, &format!("? {title}"));
@@ -379,6 +376,9 @@ impl View {
         }
         if !call.printed {
             text += &self.result_text(result);
+        }
+        if let Some(diff) = result.diff.as_ref().filter(|diff| diff.text != call.shown_diff) {
+            text += &render_result_diff(diff, RESULT_LINES, self.palette);
         }
         let (style, words) = tool_outcome(result);
         text += "  ";

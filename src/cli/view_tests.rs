@@ -38,6 +38,25 @@ fn output_that_was_not_streamed_is_shown_with_its_result() {
 }
 
 #[test]
+fn a_diff_is_shown_unless_the_approval_of_the_call_showed_it() {
+    let diff = "--- a\n+++ a\n@@ -1 +1 @@\n-one\n+two\n";
+    let call = json!({"source": "sandbox", "toolName": "sandbox_write_file", "args": {"path": "a"}, "callId": "c"});
+    let done = json!({"toolName": "sandbox_write_file", "callId": "c", "status": "done", "durationMs": 5, "isError": false,
+        "text": "replaced a (4 bytes)", "diff": diff, "diffTruncated": true});
+    let asked = |diff: &str| {
+        json!({"approvalId": "appr_1", "kind": "write", "title": "Approve writing a", "summary": "change a",
+            "details": {"diff": diff}, "options": ["approve", "deny"], "expiresAt": 1, "callId": "c"})
+    };
+    let shown = show(&[("tool_call", call.clone()), ("tool_result", done.clone())]);
+    let lines = "  replaced a (4 bytes)\n  --- a\n  +++ a\n  @@ -1 +1 @@\n  -one\n  +two\n  … the diff is truncated\n";
+    assert!(shown.ends_with(&format!("{lines}  done, 5ms\n")), "{shown}");
+    let shown = show(&[("tool_call", call.clone()), ("approval_required", asked(diff)), ("tool_result", done.clone())]);
+    assert_eq!(shown.matches("+two").count(), 1, "{shown}");
+    let shown = show(&[("tool_call", call), ("approval_required", asked("another")), ("tool_result", done)]);
+    assert!(shown.contains("  another\n") && shown.contains("+two"), "{shown}");
+}
+
+#[test]
 fn a_long_result_is_truncated_with_a_note() {
     let text = "x\n".repeat(RESULT_LINES + 2);
     let shown = show(&[("tool_result", result("c", "done", 0, 0, &text))]);

@@ -1,17 +1,21 @@
-//! A connection that was switched to another protocol. Its bytes are copied without being parsed.
+//! A connection whose bytes are copied without being parsed: one that was switched to another protocol, or one that
+//! serves a client on another machine.
 
 use std::cell::Cell;
 use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy};
 
-use crate::transport::local::{ReadHalf, WriteHalf};
+use super::link::{ReadStream, WriteStream};
+use super::ssh::SshProcess;
 
-/// A connection in another protocol.
+/// A connection whose bytes are copied.
 #[derive(Debug)]
 pub struct Bridge {
-    pub(super) reader: BufReader<ReadHalf>,
-    pub(super) writer: WriteHalf,
+    pub(super) reader: BufReader<Box<dyn ReadStream>>,
+    pub(super) writer: Box<dyn WriteStream>,
+    /// The process that ends with the connection.
+    pub(super) process: Option<SshProcess>,
 }
 
 /// How a bridge ended.
@@ -31,9 +35,11 @@ impl Bridge {
     /// At the end of the input the write half is shut down; the daemon closes the connection once it has answered
     /// everything.
     pub async fn relay(self, mut input: impl AsyncRead + Unpin, output: impl AsyncWrite + Unpin) -> BridgeOutcome {
-        let Self { reader, mut writer } = self;
+        let Self { reader, writer, process: _process } = self;
         let ended = Cell::new(false);
         let to = async {
+            // Dropped at the end, since a pipe has no other way to be shut down.
+            let mut writer = writer;
             // A read error counts as the end of the input. A write error shows up on the read half as well.
             let _ = copy(&mut input, &mut writer).await;
             ended.set(true);

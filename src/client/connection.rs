@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::bridge::Bridge;
+use super::endpoint::{self, Connector, Endpoint, StoppedDaemon};
 use super::link::{Link, LinkError};
-use super::start::{CONNECT_BACKOFF, MissingDaemon, UnreachableError, connect_or_start};
+use super::ssh::{Connected, SshHost};
+use super::start::UnreachableError;
 use super::subscriptions::{Access, Subscriptions};
 use crate::backoff::random_fraction;
 use crate::config::limits::LINE_BYTES;
@@ -17,18 +19,16 @@ use crate::protocol::push::client::{
     AttachReply, Environment, Event, EventContent, HelloReply, Incoming, Replay, Request, RequestBody, ResponseError,
     RetrySafety,
 };
-use crate::transport::local::Address;
 
 /// Configuration of a client.
 pub struct ClientConfig {
-    /// Where the daemon listens.
-    pub address: Address,
-    /// What to do if no daemon listens.
-    pub on_missing: MissingDaemon,
+    /// Where the daemon is.
+    pub endpoint: Endpoint,
     /// This client's version.
     pub version: &'static str,
-    /// The environment that is sent with requests that may start a run.
-    pub environment: Environment,
+    /// The environment that is sent with requests that may start a run; none to let the daemon use that of the owner's
+    /// login shell.
+    pub environment: Option<Environment>,
     /// How long to try to reconnect after a lost connection.
     pub reconnect_timeout: Duration,
     /// Called with notices for the user.
@@ -38,7 +38,7 @@ pub struct ClientConfig {
 impl fmt::Debug for ClientConfig {
     // The environment may hold secrets, so it is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientConfig").field("address", &self.address).field("missing", &self.on_missing).finish()
+        f.debug_struct("ClientConfig").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
@@ -107,8 +107,6 @@ impl RequestError {
     }
 }
 
-/// How long the daemon may take to answer `hello`.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After how long a connection counts as stable, so that its loss starts a new reconnect period.
 const STABLE_AFTER: Duration = Duration::from_secs(5);
 /// How long to wait for a daemon that is not running and that this client does not start: a restart takes no longer.
@@ -120,32 +118,52 @@ const MAX_ATTEMPTS: u32 = 8;
 const ID_BYTES: usize = 31;
 
 /// A client with its connection.
-#[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
+    connector: Connector,
+    version: &'static str,
+    environment: Option<Environment>,
+    reconnect_timeout: Duration,
+    on_notice: Box<dyn FnMut(Notice) + Send>,
     link: Option<Link>,
     subscriptions: Subscriptions,
     /// The connection attempts since the last success.
     attempts: u32,
     lost_since: Option<Instant>,
+    /// When the next attempt begins. It is kept when the client is cancelled, so that a client that is cancelled often
+    /// reconnects, too.
+    retry_at: Option<Instant>,
+    /// Whether the user knows that the daemon was stopped.
+    stop_reported: bool,
     connected_at: Instant,
     version_reported: bool,
-    /// Whether the daemon's pid file existed on an earlier connection; a forwarded socket has none.
-    pid_file_seen: bool,
+    home_directory: Option<String>,
+}
+
+impl fmt::Debug for Client {
+    // The environment may hold secrets, so it is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("connector", &self.connector).field("link", &self.link).finish_non_exhaustive()
+    }
 }
 
 impl Client {
     /// Connects to the daemon and starts it if the configuration allows that.
     pub async fn open(settings: ClientConfig) -> Result<Self, RequestError> {
         let mut client = Self {
-            config: settings,
+            connector: Connector::new(settings.endpoint),
+            version: settings.version,
+            environment: settings.environment,
+            reconnect_timeout: settings.reconnect_timeout,
+            on_notice: settings.on_notice,
             link: None,
             subscriptions: Subscriptions::default(),
             attempts: 0,
             lost_since: None,
+            retry_at: None,
+            stop_reported: false,
             connected_at: Instant::now(),
             version_reported: false,
-            pid_file_seen: false,
+            home_directory: None,
         };
         match client.establish().await {
             Ok(link) => client.restore_link(link),
@@ -192,6 +210,11 @@ impl Client {
         Err(RequestError::NoReply { kind: request.kind() })
     }
 
+    /// Returns the connection itself, for a client on another machine.
+    pub async fn into_bridge(mut self) -> Result<Bridge, RequestError> {
+        Ok(self.take_link().await?.into_bridge())
+    }
+
     /// Switches the connection to another protocol and returns it.
     pub async fn switch_protocol(mut self, request: Request) -> Result<Bridge, RequestError> {
         let mut link = self.take_link().await?;
@@ -200,14 +223,14 @@ impl Client {
                 outcome?;
                 Ok(link.into_bridge())
             }
-            Err(_) => Err(RequestError::Unreachable(self.no_answer())),
+            Err(_) => Err(RequestError::Unreachable(self.connector.no_answer())),
         }
     }
 
     /// Attaches to a session: every event after `seen` is delivered once.
     pub async fn attach(&mut self, session: &str, seen: u64, access: Access) -> Result<Replay, RequestError> {
         let AttachReply { replay } =
-            self.request(attach_request(session, seen, access, &self.config.environment)).await?;
+            self.request(attach_request(session, seen, access, self.environment.as_ref())).await?;
         self.subscriptions.rewind(session, seen, access, &replay);
         Ok(replay)
     }
@@ -256,9 +279,20 @@ impl Client {
         }
     }
 
-    /// Returns the environment that is sent with requests that may start a run.
-    pub const fn environment(&self) -> &Environment {
-        &self.config.environment
+    /// Returns the environment that is sent with requests that may start a run; none if the daemon uses that of the
+    /// owner's login shell.
+    pub const fn environment(&self) -> Option<&Environment> {
+        self.environment.as_ref()
+    }
+
+    /// Returns the machine of the daemon, if it is another one.
+    pub const fn host(&self) -> Option<&SshHost> {
+        self.connector.host()
+    }
+
+    /// Returns the home directory of the daemon's user, if the daemon has reported it.
+    pub fn home_directory(&self) -> Option<&str> {
+        self.home_directory.as_deref()
     }
 
     /// Takes the link out of the client, so that a cancelled request does not leave its reply to the next request.
@@ -289,7 +323,7 @@ impl Client {
         }
         if self.lost_since.is_none() {
             self.lost_since = Some(Instant::now());
-            (self.config.on_notice)(Notice::ConnectionLost);
+            (self.on_notice)(Notice::ConnectionLost);
         }
     }
 
@@ -301,41 +335,45 @@ impl Client {
         let was_lost = self.lost_since.is_some();
         // After a cancelled request there is no link although the connection was not lost.
         let mut since = *self.lost_since.get_or_insert_with(Instant::now);
-        let mut stopped = false;
         loop {
-            sleep(CONNECT_BACKOFF.delay(self.attempts, random_fraction())).await;
-            self.attempts = self.attempts.saturating_add(1);
+            if let Some(backoff) = self.connector.backoff() {
+                let delay = backoff.delay(self.attempts, random_fraction());
+                sleep_until(*self.retry_at.get_or_insert_with(|| Instant::now() + delay)).await;
+                self.retry_at = None;
+                self.attempts = self.attempts.saturating_add(1);
+            }
             let error = match self.establish().await {
                 Ok(link) => {
                     self.link = Some(link);
                     self.connected_at = Instant::now();
+                    self.stop_reported = false;
                     if was_lost {
-                        (self.config.on_notice)(Notice::Reconnected);
+                        (self.on_notice)(Notice::Reconnected);
                     }
                     return Ok(());
                 }
                 Err(ConnectError::Request(RequestError::Refused(fault))) => return Err(fault.into()),
                 Err(ConnectError::Request(error)) => error,
-                Err(ConnectError::Link(_)) => self.no_answer().into(),
+                Err(ConnectError::Link(_)) => self.connector.no_answer().into(),
             };
             if self.awaits_start() {
                 // The reconnect timeout starts with the next start of the daemon.
                 since = Instant::now();
-                if !std::mem::replace(&mut stopped, true) {
-                    (self.config.on_notice)(Notice::DaemonStopped);
+                self.lost_since = Some(since);
+                if !std::mem::replace(&mut self.stop_reported, true) {
+                    (self.on_notice)(Notice::DaemonStopped);
                 }
                 continue;
             }
             let patience = match &error {
                 // No daemon listens, and this client starts none.
-                RequestError::Unreachable(UnreachableError::NotRunning) => {
-                    self.config.reconnect_timeout.min(RESTART_TIMEOUT)
-                }
+                RequestError::Unreachable(UnreachableError::NotRunning) => self.reconnect_timeout.min(RESTART_TIMEOUT),
+                RequestError::Unreachable(error) if error.is_permanent() => Duration::ZERO,
                 RequestError::Refused(_)
                 | RequestError::Unreachable(_)
                 | RequestError::TooLong { .. }
                 | RequestError::NoReply { .. }
-                | RequestError::UnreadableReply { .. } => self.config.reconnect_timeout,
+                | RequestError::UnreadableReply { .. } => self.reconnect_timeout,
             };
             if since.elapsed() >= patience {
                 return Err(error);
@@ -345,19 +383,16 @@ impl Client {
 
     /// Connects, sends `hello`, and attaches to the subscribed sessions.
     async fn establish(&mut self) -> Result<Link, ConnectError> {
-        let leave = self.awaits_start();
-        let ClientConfig { address, on_missing: missing, on_notice: notices, .. } = &mut self.config;
-        let missing = if leave { &MissingDaemon::Fail } else { &*missing };
-        let stream =
-            connect_or_start(address, missing, &mut || notices(Notice::Starting)).await.map_err(RequestError::from)?;
-        let mut link = Link::new(stream);
-        let greeting = Request::hello(self.config.version);
-        let answer = timeout(HANDSHAKE_TIMEOUT, link.exchange(greeting.body(), &mut self.subscriptions)).await;
-        let hello = answer.map_err(|_| RequestError::from(self.no_answer()))??.map_err(RequestError::from)?;
-        self.report_version(decode_reply(greeting.body(), &hello)?);
-        self.pid_file_seen |= self.config.address.pid.exists();
+        let stopped = if self.can_wait() { self.connector.on_stopped() } else { StoppedDaemon::Start };
+        let Self { connector, version, on_notice, .. } = self;
+        let Connected { mut link, hello } =
+            connector.connect(stopped, version, &mut || on_notice(Notice::Starting)).await?;
+        let hello = hello.map_err(RequestError::from)?;
+        let hello: HelloReply = decode_reply(Request::hello(self.version).body(), &hello)?;
+        self.home_directory.clone_from(&hello.home_directory);
+        self.report_version(hello);
         for (session, position) in self.subscriptions.positions() {
-            let request = attach_request(&session, position.seen, position.access, &self.config.environment);
+            let request = attach_request(&session, position.seen, position.access, self.environment.as_ref());
             let payload = link.exchange(request.body(), &mut self.subscriptions).await?.map_err(RequestError::from)?;
             let reply: AttachReply = decode_reply(request.body(), &payload)?;
             self.subscriptions.rewind(&session, position.seen, position.access, &reply.replay);
@@ -366,28 +401,23 @@ impl Client {
     }
 
     /// Returns whether the client waits for the next start of the daemon: it has subscriptions, and the daemon was
-    /// stopped on purpose.
-    ///
-    /// A daemon that is stopped removes its pid file. A daemon that crashed leaves it, and the client starts a new
-    /// one. If there never was a pid file, its absence means nothing.
+    /// stopped on purpose. A daemon that crashed is started again.
     pub fn awaits_start(&self) -> bool {
-        self.lost_since.is_some()
-            && !self.subscriptions.is_empty()
-            && self.pid_file_seen
-            && !self.config.address.pid.exists()
+        self.can_wait() && self.connector.daemon_was_stopped()
+    }
+
+    /// Returns whether the client has lost a connection with subscriptions.
+    fn can_wait(&self) -> bool {
+        self.lost_since.is_some() && !self.subscriptions.is_empty()
     }
 
     fn report_version(&mut self, hello: HelloReply) {
         let daemon = hello.runtime_version.unwrap_or_else(|| "unknown".to_owned());
-        if daemon != self.config.version && !self.version_reported {
+        if daemon != self.version && !self.version_reported {
             self.version_reported = true;
-            let client = self.config.version.to_owned();
-            (self.config.on_notice)(Notice::VersionMismatch { client, daemon });
+            let client = self.version.to_owned();
+            (self.on_notice)(Notice::VersionMismatch { client, daemon });
         }
-    }
-
-    fn no_answer(&self) -> UnreachableError {
-        UnreachableError::NoAnswer { path: self.config.address.socket.clone() }
     }
 }
 
@@ -406,6 +436,15 @@ impl From<LinkError> for ConnectError {
     }
 }
 
+impl From<endpoint::ConnectError> for ConnectError {
+    fn from(error: endpoint::ConnectError) -> Self {
+        match error {
+            endpoint::ConnectError::Lost(lost) => Self::Link(lost),
+            endpoint::ConnectError::Unreachable(error) => Self::Request(error.into()),
+        }
+    }
+}
+
 impl From<RequestError> for ConnectError {
     fn from(error: RequestError) -> Self {
         Self::Request(error)
@@ -416,10 +455,12 @@ fn decode_reply<R: DeserializeOwned>(request: &RequestBody, payload: &str) -> Re
     serde_json::from_str(payload).map_err(|source| RequestError::UnreadableReply { kind: request.kind(), source })
 }
 
-fn attach_request(session: &str, seen: u64, access: Access, environment: &Environment) -> Request<AttachReply> {
+fn attach_request(session: &str, seen: u64, access: Access, environment: Option<&Environment>) -> Request<AttachReply> {
     let request = Request::attach_session(session, seen);
     match access {
         Access::Full => request.with_environment(environment),
+        Access::History => Request::resume_session(session, seen).with("readOnly", true),
         Access::ReadOnly => request.with("readOnly", true),
+        Access::AsOwner => request.with("asOwner", true),
     }
 }

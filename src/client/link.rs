@@ -2,15 +2,18 @@
 //!
 //! It does not reconnect; after any error it cannot be used any more.
 
+use std::fmt::Debug;
 use std::io;
+use std::string::FromUtf8Error;
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use ulid::Ulid;
 
 use super::bridge::Bridge;
+use super::ssh::SshProcess;
 use super::subscriptions::Subscriptions;
 use crate::protocol::push::client::{DecodeError, Incoming, RequestBody, ResponseError, decode_line};
-use crate::transport::local::{ReadHalf, Stream, WriteHalf};
+use crate::transport::local::Stream;
 
 /// The longest line that is accepted from the daemon.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
@@ -24,6 +27,9 @@ pub(super) enum LinkError {
     /// Reading or writing failed.
     #[error("the connection failed")]
     Io(#[from] io::Error),
+    /// A line is not UTF-8.
+    #[error("the daemon sent a line that is not UTF-8")]
+    NotText(#[from] FromUtf8Error),
     /// The daemon sent something that is not the protocol.
     #[error(transparent)]
     Unreadable(#[from] DecodeError),
@@ -32,20 +38,43 @@ pub(super) enum LinkError {
     LineTooLong,
 }
 
+/// The stream on which the daemon's lines arrive: half of a socket, or the output of a process.
+pub(super) trait ReadStream: AsyncRead + Debug + Send + Unpin {}
+
+impl<T: AsyncRead + Debug + Send + Unpin> ReadStream for T {}
+
+/// The stream for lines to the daemon.
+pub(super) trait WriteStream: AsyncWrite + Debug + Send + Unpin {}
+
+impl<T: AsyncWrite + Debug + Send + Unpin> WriteStream for T {}
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    reader: BufReader<ReadHalf>,
-    writer: WriteHalf,
+    reader: BufReader<Box<dyn ReadStream>>,
+    writer: Box<dyn WriteStream>,
+    /// The process that owns the other end, if it is not a socket. It ends with the connection.
+    process: Option<SshProcess>,
     /// The start of a line that is not complete yet. It is kept when a read is cancelled.
     partial: Vec<u8>,
 }
 
 impl Link {
     /// Wraps a new connection.
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(reader: Box<dyn ReadStream>, writer: Box<dyn WriteStream>) -> Self {
+        let reader = BufReader::with_capacity(64 * 1024, reader);
+        Self { reader, writer, process: None, partial: Vec::new() }
+    }
+
+    /// Wraps a new connection of the local socket.
+    pub(super) fn local(stream: Stream) -> Self {
         let (reader, writer) = stream.into_split();
-        Self { reader: BufReader::with_capacity(64 * 1024, reader), writer, partial: Vec::new() }
+        Self::new(Box::new(reader), Box::new(writer))
+    }
+
+    /// Adds the process that ends with the connection.
+    pub(super) fn with_process(self, process: SshProcess) -> Self {
+        Self { process: Some(process), ..self }
     }
 
     /// Sends a request and waits for the payload of its reply; events that arrive before it go to `watch`.
@@ -73,7 +102,7 @@ impl Link {
 
     /// Converts the connection into a bridge for another protocol.
     pub(super) fn into_bridge(self) -> Bridge {
-        Bridge { reader: self.reader, writer: self.writer }
+        Bridge { reader: self.reader, writer: self.writer, process: self.process }
     }
 
     /// Reads the next message. Cancel-safe.
@@ -101,8 +130,7 @@ impl Link {
             }
             if end.is_some() {
                 let bytes = std::mem::take(&mut self.partial);
-                return String::from_utf8(bytes)
-                    .map_err(|error| LinkError::Io(io::Error::new(io::ErrorKind::InvalidData, error)));
+                return Ok(String::from_utf8(bytes)?);
             }
         }
     }

@@ -5,6 +5,7 @@
 
 mod bridge;
 mod connection;
+mod endpoint;
 mod environment;
 mod link;
 #[cfg(unix)]
@@ -15,6 +16,7 @@ mod os;
 mod os;
 mod ready;
 mod repository;
+mod ssh;
 mod start;
 mod subscriptions;
 
@@ -30,14 +32,16 @@ mod tests;
 pub use crate::protocol::push::client::{
     Environment, Event, EventContent, Grant, IntegrityReply, JournalReply, ListedApproval, Loss, MESSAGE_BYTES,
     MetricsReply, PiFile, QueuedMessage, Replay, Request, ResponseError, RunReply, SandboxReply, SessionItem,
-    SessionPage, SessionSnapshot, SessionState,
+    SessionMeta, SessionPage, SessionSnapshot, SessionState, UserCommandReply,
 };
 pub use crate::transport::local::Address;
 pub use bridge::{Bridge, BridgeOutcome};
 pub use connection::{Client, ClientConfig, Notice, RequestError};
+pub use endpoint::{Endpoint, LocalEndpoint};
 pub use environment::collect as collect_environment;
 pub use os::{kill_process, process_is_alive};
 pub use ready::Announcement;
 pub use repository::Repository;
+pub use ssh::{RemoteTerminal, STOPPED_EXIT, SshEndpoint, SshError, SshHost, SshHostError};
 pub use start::{DaemonCommand, MissingDaemon, UnreachableError};
 pub use subscriptions::Access;

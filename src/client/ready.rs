@@ -58,19 +58,19 @@ pub(super) enum StartOutcome {
 
 /// Reads the status line and the output of a starting daemon from its pipe.
 pub(super) fn read(pipe: impl io::Read) -> StartOutcome {
-    let mut words = String::new();
+    let mut output = String::new();
     for line in io::BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
         match String::from_utf8_lossy(&line).trim_end() {
             READY => return StartOutcome::Ready,
-            IN_USE => return StartOutcome::InUse(words.trim_end().to_owned()),
-            line if words.len() + line.len() < MAX_OUTPUT_BYTES => {
-                words.push_str(line);
-                words.push('\n');
+            IN_USE => return StartOutcome::InUse(output.trim_end().to_owned()),
+            line if output.len() + line.len() < MAX_OUTPUT_BYTES => {
+                output.push_str(line);
+                output.push('\n');
             }
             _ => {}
         }
     }
-    StartOutcome::Failed(words.trim_end().to_owned())
+    StartOutcome::Failed(output.trim_end().to_owned())
 }
 
 #[cfg(test)]

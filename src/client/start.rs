@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::os;
 use super::ready::{self, StartOutcome};
+use super::ssh::SshError;
 use crate::backoff::{Backoff, random_fraction};
 use crate::transport::local::{Address, Stream, connect};
 
@@ -67,10 +68,10 @@ pub enum UnreachableError {
         source: io::Error,
     },
     /// The daemon exited during its start.
-    #[error("pushd failed to start{}", if .words.is_empty() { String::new() } else { format!(":\n{}", .words) })]
+    #[error("pushd failed to start{}", if .output.is_empty() { String::new() } else { format!(":\n{}", .output) })]
     StartFailed {
         /// Its output.
-        words: String,
+        output: String,
     },
     /// The daemon did not answer in time.
     #[error("pushd at {} does not answer", .path.display())]
@@ -78,6 +79,28 @@ pub enum UnreachableError {
         /// The socket.
         path: PathBuf,
     },
+    /// The daemon of another machine cannot be reached.
+    #[error("cannot reach pushd at {host}")]
+    Ssh {
+        /// The address of the machine.
+        host: String,
+        /// The cause.
+        source: SshError,
+    },
+}
+
+impl UnreachableError {
+    /// Returns whether another attempt would fail in the same way.
+    pub(super) const fn is_permanent(&self) -> bool {
+        match self {
+            Self::Ssh { source, .. } => source.is_permanent(),
+            Self::NotRunning
+            | Self::Connect { .. }
+            | Self::Spawn { .. }
+            | Self::StartFailed { .. }
+            | Self::NoAnswer { .. } => false,
+        }
+    }
 }
 
 /// How long a daemon may take to listen: it may have to recover its journal first.
@@ -119,11 +142,11 @@ pub(super) async fn connect_or_start(
                     // The daemon that holds the lock is about to listen, unless it shares the state and listens at
                     // another socket.
                     StartOutcome::InUse(_) if losses < MAX_LOCK_CONFLICTS => losses += 1,
-                    StartOutcome::InUse(words) => return Err(UnreachableError::StartFailed { words }),
-                    StartOutcome::Failed(words) => match try_connect(at).await? {
+                    StartOutcome::InUse(output) => return Err(UnreachableError::StartFailed { output }),
+                    StartOutcome::Failed(output) => match try_connect(at).await? {
                         ConnectAttempt::Connected(stream) => return Ok(stream),
                         ConnectAttempt::Busy | ConnectAttempt::NotListening => {
-                            return Err(UnreachableError::StartFailed { words });
+                            return Err(UnreachableError::StartFailed { output });
                         }
                     },
                 }

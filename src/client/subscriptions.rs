@@ -14,6 +14,10 @@ pub enum Access {
     Full,
     /// Receive events only.
     ReadOnly,
+    /// Receive events only, and a snapshot of the session that marks the end of the missed ones.
+    History,
+    /// Receive events only, also those that are not for the owner; the daemon records it.
+    AsOwner,
 }
 
 /// The position of the client in one session.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Event;
-use crate::kernel::event::{EventKind, GateQuestion};
+use crate::kernel::event::{EventKind, GateEvent, GateQuestion};
 use crate::protocol::push::client::{Incoming, decode_line};
 
 /// Returns an event of the run `r` of the session `s`; fields that the payload lacks have defaults.
@@ -17,7 +17,9 @@ pub(crate) fn event(kind: &str, payload: Value) -> Event {
 /// Returns the question of an approval with this payload.
 pub(crate) fn question(payload: Value) -> GateQuestion {
     let event = event("approval_required", payload);
-    let Some(EventKind::GateOpened(question)) = event.recorded() else { panic!("not an approval: {event:?}") };
+    let Some(EventKind::Gate(GateEvent::Opened(question))) = event.recorded() else {
+        panic!("not an approval: {event:?}")
+    };
     (**question).clone()
 }
 

@@ -40,18 +40,28 @@ impl ScriptedDaemon {
     pub(crate) fn config(&self) -> ClientConfig {
         let notices = Arc::clone(&self.notices);
         ClientConfig {
-            address: Address {
-                socket: self.socket.clone(),
-                lock: self.dir.path().join("pushd.lock"),
-                pid: self.dir.path().join("pushd.pid"),
-                directory: DirectoryKind::Custom,
-            },
-            on_missing: MissingDaemon::Fail,
+            endpoint: self.endpoint(MissingDaemon::Fail),
             version: "0.0.1",
-            environment: Environment::new(),
+            environment: Some(Environment::new()),
             reconnect_timeout: Duration::from_secs(20),
             on_notice: Box::new(move |notice| notices.lock().unwrap().push(notice)),
         }
+    }
+
+    /// Its endpoint.
+    pub(crate) fn endpoint(&self, on_missing: MissingDaemon) -> Endpoint {
+        let address = Address {
+            socket: self.socket.clone(),
+            lock: self.dir.path().join("pushd.lock"),
+            pid: self.pid_file(),
+            directory: DirectoryKind::Custom,
+        };
+        Endpoint::Local(LocalEndpoint { address, on_missing })
+    }
+
+    /// The path of its pid file.
+    pub(crate) fn pid_file(&self) -> PathBuf {
+        self.dir.path().join("pushd.pid")
     }
 
     pub(crate) fn notices(&self) -> Vec<Notice> {

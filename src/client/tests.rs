@@ -48,10 +48,10 @@ async fn a_subscribed_client_waits_for_a_stopped_daemon_and_starts_none() {
     let daemon = ScriptedDaemon::new();
     let mut settings = daemon.config();
     let started = daemon.dir.path().join("started");
-    settings.on_missing = shell(&format!("touch {}; exit 1", started.display()));
+    settings.endpoint = daemon.endpoint(shell(&format!("touch {}; exit 1", started.display())));
     // The reconnect timeout does not count while the client waits for a stopped daemon.
     settings.reconnect_timeout = std::time::Duration::ZERO;
-    let pid_file = settings.address.pid.clone();
+    let pid_file = daemon.pid_file();
     std::fs::write(&pid_file, "1").unwrap();
     let script = async {
         let mut first = daemon.handshake("0.0.1").await;
@@ -109,9 +109,10 @@ async fn a_subscribed_client_restarts_a_crashed_daemon() {
     let daemon = ScriptedDaemon::new();
     let mut settings = daemon.config();
     let away = daemon.dir.path().join("away.sock");
-    settings.on_missing = shell(&format!("mv {} {} && echo ready", away.display(), daemon.socket.display()));
+    settings.endpoint =
+        daemon.endpoint(shell(&format!("mv {} {} && echo ready", away.display(), daemon.socket.display())));
     // A daemon that is stopped in order removes its pid file; this one crashes.
-    std::fs::write(&settings.address.pid, "1").unwrap();
+    std::fs::write(daemon.pid_file(), "1").unwrap();
     let script = async {
         let mut first = daemon.handshake("0.0.1").await;
         let attach = first.request("attach_session").await;
@@ -216,7 +217,7 @@ async fn a_refusal_does_not_cause_a_reconnect() {
 async fn the_environment_is_sent_with_full_access_and_not_with_read_only_access() {
     let daemon = ScriptedDaemon::new();
     let mut settings = daemon.config();
-    settings.environment.insert("LANG".into(), "C".into());
+    settings.environment = Some([("LANG".to_owned(), "C".to_owned())].into());
     let script = async {
         let mut only = daemon.handshake("0.0.1").await;
         let full = only.request("attach_session").await;
@@ -241,7 +242,8 @@ async fn a_missing_daemon_is_started() {
     let daemon = ScriptedDaemon::new();
     let away = daemon.hide_socket();
     let mut settings = daemon.config();
-    settings.on_missing = shell(&format!("mv {} {} && echo ready", away.display(), daemon.socket.display()));
+    settings.endpoint =
+        daemon.endpoint(shell(&format!("mv {} {} && echo ready", away.display(), daemon.socket.display())));
     let (client, _greeted) =
         with_timeout(async { tokio::join!(Client::open(settings), daemon.handshake("0.0.1")) }).await;
     client.unwrap();
@@ -263,7 +265,7 @@ async fn clients_of_daemons_without_the_lock_connect_to_the_daemon_that_holds_it
         let mut opening = tokio::task::JoinSet::new();
         for _ in 0..20 {
             let mut settings = daemon.config();
-            settings.on_missing = shell(&script);
+            settings.endpoint = daemon.endpoint(shell(&script));
             opening.spawn(Client::open(settings));
         }
         opening.join_all().await.into_iter().filter(Result::is_ok).count()
@@ -284,7 +286,7 @@ async fn the_output_of_a_failed_start_is_in_the_error() {
     let daemon = ScriptedDaemon::new();
     daemon.hide_socket();
     let mut settings = daemon.config();
-    settings.on_missing = shell("echo 'the disk is full' >&2; exit 1");
+    settings.endpoint = daemon.endpoint(shell("echo 'the disk is full' >&2; exit 1"));
     let error = with_timeout(Client::open(settings)).await.unwrap_err();
     assert_eq!(error.to_string(), "pushd failed to start:\nthe disk is full");
 }
@@ -306,12 +308,12 @@ async fn a_started_daemon_has_its_own_session_the_root_directory_and_no_inherite
     let foreign = std::fs::File::create(daemon.dir.path().join("foreign")).unwrap();
     let number = nix::fcntl::fcntl(&foreign, nix::fcntl::FcntlArg::F_DUPFD(200)).unwrap();
     let mut settings = daemon.config();
-    settings.on_missing = shell(&format!(
+    settings.endpoint = daemon.endpoint(shell(&format!(
         "{{ pwd; cut -d' ' -f1,6 /proc/self/stat; echo $$; test -e /dev/fd/{number} && echo open || echo closed; }} > {facts}; mv {away} {socket}; echo ready",
         facts = facts.display(),
         away = away.display(),
         socket = daemon.socket.display(),
-    ));
+    )));
     let (client, _greeted) =
         with_timeout(async { tokio::join!(Client::open(settings), daemon.handshake("0.0.1")) }).await;
     client.unwrap();

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdout, setsid};
 
 /// Detaches `command` from this process: a new session, the root directory, and no descriptors but the standard ones.
@@ -23,6 +23,16 @@ fn start_new_session(command: &mut Command) {
     // SAFETY: the closure makes one system call, which is safe after a fork, and allocates nothing.
     unsafe {
         command.pre_exec(|| setsid().map(drop).map_err(io::Error::from));
+    }
+}
+
+/// Lets `command` ignore the interrupt signal of the terminal, which also reaches this process.
+#[expect(unsafe_code, reason = "a signal can only be ignored for a child between fork and exec")]
+pub(super) fn ignore_interrupts(command: &mut Command) {
+    // SAFETY: the closure makes one system call, which is safe after a fork, and allocates nothing; ignoring a signal
+    // runs no code in the child.
+    unsafe {
+        command.pre_exec(|| signal(Signal::SIGINT, SigHandler::SigIgn).map(drop).map_err(io::Error::from));
     }
 }
 
@@ -56,12 +66,23 @@ pub(super) fn release_output() -> io::Result<()> {
     Ok(())
 }
 
+/// Asks a child process to end, with SIGTERM.
+///
+/// The caller must make sure that the pid has not been reused.
+pub(super) fn terminate_process(pid: u32) -> io::Result<()> {
+    send_signal(pid, Signal::SIGTERM)
+}
+
 /// Kills a process with SIGKILL.
 ///
 /// The caller must make sure that the pid has not been reused.
 pub fn kill_process(pid: u32) -> io::Result<()> {
+    send_signal(pid, Signal::SIGKILL)
+}
+
+fn send_signal(pid: u32, signal: Signal) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(kill(Pid::from_raw(pid), Signal::SIGKILL)?)
+    Ok(kill(Pid::from_raw(pid), signal)?)
 }
 
 /// Returns whether a process is alive. A zombie counts as dead.

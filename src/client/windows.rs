@@ -15,6 +15,18 @@ pub(super) fn detach(command: &mut Command) {
     command.current_dir(r"\").creation_flags(DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP);
 }
 
+/// Lets `command` ignore Ctrl-C, which also reaches this process.
+pub(super) fn ignore_interrupts(command: &mut Command) {
+    command.creation_flags(CREATE_NEW_PROCESS_GROUP);
+}
+
+/// Ends a child process.
+///
+/// The caller must make sure that the pid has not been reused.
+pub(super) fn terminate_process(pid: u32) -> io::Result<()> {
+    kill_process(pid)
+}
+
 /// Does nothing: the reader stops at the status line and does not wait for the end of the file.
 pub(super) fn release_output() -> io::Result<()> {
     Ok(())

@@ -60,6 +60,10 @@ pub struct Limits {
     pub write_bytes: usize,
     /// How long an idle session stays in memory.
     pub park_after: Duration,
+    /// How long an idle session keeps what it can read from the journal again.
+    pub release_after: Duration,
+    /// How many bytes an idle session may keep for longer than that; one that needs more leaves memory.
+    pub idle_bytes: usize,
     /// The maximum duration of a step.
     pub step_timeout: Duration,
     /// The maximum number of bytes of tool output in a result.
@@ -127,6 +131,8 @@ impl Default for Limits {
             ring_bytes: 1024 * 1024,
             write_bytes: 64 * 1024,
             park_after: Duration::from_secs(60),
+            release_after: Duration::from_secs(2),
+            idle_bytes: 2 * 1024,
             step_timeout: Duration::from_secs(60 * 60),
             result_bytes: 64 * 1024,
             read_bytes: 64 * 1024 * 1024,
@@ -266,7 +272,7 @@ mod tests {
     #[test]
     fn the_model_timeout_and_attempts_can_be_set() {
         let set = |name: &'static str, value: &'static str| {
-            Limits::from_environment(&move |asked| (asked == name).then(|| value.into()))
+            Limits::from_environment(&move |variable| (variable == name).then(|| value.into()))
         };
         assert_eq!(set("PUSH_MODEL_ATTEMPTS", "2").unwrap().model_attempts, Some(2));
         assert!(set("PUSH_MODEL_ATTEMPTS", "0").is_err());

@@ -5,9 +5,9 @@
 pub mod cache;
 pub mod file;
 pub mod limits;
+pub mod listener;
 pub mod origin;
 pub mod paths;
-pub mod pi;
 pub mod project;
 pub mod sandbox;
 pub mod settings;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::file::ConfigFile;
-use super::pi;
+use super::listener::{self, ListenerSettings};
 use super::project::{ProjectConfig, tighten};
 use super::settings::{NO_MODEL, Price, ProviderKind, ProviderSettings, Settings, Switch, base_url_variable};
 
@@ -81,6 +81,7 @@ pub fn effective_values(
     }
     rows.extend(bounded);
     rows.extend(rule_rows(file, projects));
+    rows.extend(http_rows(file));
     rows.extend(pi_rows(file, variables));
     rows
 }
@@ -113,16 +114,28 @@ fn rule_rows(file: &ConfigFile, projects: &[ProjectConfig]) -> Vec<ConfigRow> {
 fn pi_rows(file: &ConfigFile, variables: EnvironmentLookup<'_>) -> Vec<ConfigRow> {
     let pi = &file.settings.pi;
     let mut listen = file_row(file, "pi.listen", json!(pi.listen.to_string()));
-    if let Ok(Some(port)) = pi::port_from_environment(variables) {
+    if let Ok(Some(port)) = listener::port_from_environment(variables) {
         let value = json!(SocketAddr::new(pi.listen.ip(), port).to_string());
-        listen = ConfigRow { value, origin: ValueOrigin::Variable(pi::PORT_VARIABLE.to_owned()), ..listen };
+        listen = ConfigRow { value, origin: ValueOrigin::Variable(listener::PORT_VARIABLE.to_owned()), ..listen };
     }
+    listener_rows(file, "pi", pi, listen)
+}
+
+/// The port for all protocols, which a project cannot configure.
+fn http_rows(file: &ConfigFile) -> Vec<ConfigRow> {
+    let http = &file.settings.http;
+    let listen = file_row(file, "http.listen", json!(http.listen.to_string()));
+    listener_rows(file, "http", http, listen)
+}
+
+fn listener_rows(file: &ConfigFile, section: &str, set: &ListenerSettings, listen: ConfigRow) -> Vec<ConfigRow> {
+    let row = |name: &str, value| file_row(file, &format!("{section}.{name}"), value);
     vec![
-        file_row(file, "pi.enabled", json!(pi.enabled == Switch::On)),
+        row("enabled", json!(set.enabled == Switch::On)),
         listen,
-        file_row(file, "pi.origins", json!(pi.origins)),
-        file_row(file, "pi.hosts", json!(pi.hosts)),
-        file_row(file, "pi.require_token", json!(pi.require_token == Switch::On)),
+        row("origins", json!(set.origins)),
+        row("hosts", json!(set.hosts)),
+        row("require_token", json!(set.require_token == Switch::On)),
     ]
 }
 

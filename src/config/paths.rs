@@ -141,7 +141,7 @@ impl Paths {
             (None, SocketKind::File { .. }) => (run.join("pushd.sock"), SocketOrigin::Default),
             (None, SocketKind::Pipe) => (default_pipe(variable), SocketOrigin::Default),
         };
-        let beside = match (sockets, socket_place) {
+        let base = match (sockets, socket_place) {
             (SocketKind::File { limit }, _) => {
                 check_length(&socket, limit)?;
                 socket.clone()
@@ -150,8 +150,8 @@ impl Paths {
             (SocketKind::Pipe, SocketOrigin::Chosen) => run.join(pipe_file_name(&socket)),
         };
         Ok(Self {
-            pid: sibling(&beside, ".pid"),
-            lock: sibling(&beside, ".lock"),
+            pid: sibling(&base, ".pid"),
+            lock: sibling(&base, ".lock"),
             state: home.join("state"),
             logs: home.join("logs"),
             config: config_path(&home, variable)?,

@@ -9,7 +9,7 @@ use super::settings::{Preset, ProviderKind, Settings, Switch};
 
 /// The restrictions of a project; `None` is no restriction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tightening {
+pub struct ProjectRestrictions {
     /// The most lenient preset.
     pub preset: Option<Preset>,
     /// Rules that ask or deny.
@@ -53,10 +53,10 @@ impl ProjectConfig {
     }
 
     /// Returns its restrictions.
-    pub fn tightening(&self) -> Tightening {
+    pub fn tightening(&self) -> ProjectRestrictions {
         let settings = &self.file.settings;
         let says = |key: &str| self.file.lines.contains_key(key);
-        Tightening {
+        ProjectRestrictions {
             preset: says(PRESET).then_some(settings.approvals),
             rules: settings.rules.user.clone(),
             max_turns: settings.limits.max_turns,
@@ -73,22 +73,22 @@ impl ProjectConfig {
         if !self.file.lines.keys().any(|key| key.starts_with("sandbox.")) {
             return None;
         }
-        let mut said = self.file.settings.sandbox.clone();
+        let mut requested = self.file.settings.sandbox.clone();
         if !says("sandbox.provider") {
-            said.provider = SandboxKind::None;
+            requested.provider = SandboxKind::None;
         }
         if !says("sandbox.network") {
-            said.network = Switch::On;
+            requested.network = Switch::On;
         }
         if !says("sandbox.unix_sockets") {
-            said.unix_sockets = Switch::On;
+            requested.unix_sockets = Switch::On;
         }
-        Some(said)
+        Some(requested)
     }
 }
 
 /// Returns settings that are never more lenient than either side.
-pub fn tighten(mut settings: Settings, by: Tightening) -> Settings {
+pub fn tighten(mut settings: Settings, by: ProjectRestrictions) -> Settings {
     settings.approvals = stricter(settings.approvals, by.preset);
     settings.rules.projects.extend(by.rules.into_iter().filter(|rule| rule.effect != Effect::Allow));
     settings.tools.fetch = stricter(settings.tools.fetch, by.fetch);
@@ -181,7 +181,8 @@ mod tests {
         for own in presets {
             for project in presets.map(Some).into_iter().chain([None]) {
                 let settings = Settings { approvals: own, ..Settings::default() };
-                let tight = tighten(settings, Tightening { preset: project, ..Tightening::default() });
+                let tight =
+                    tighten(settings, ProjectRestrictions { preset: project, ..ProjectRestrictions::default() });
                 assert!(tight.approvals <= own, "{own:?} {project:?}");
                 assert!(project.is_none_or(|project| tight.approvals <= project), "{own:?} {project:?}");
             }
@@ -190,7 +191,7 @@ mod tests {
             for project in [None, Some(1), Some(5), Some(9)] {
                 let limits = RunLimits { max_turns: own, ..RunLimits::default() };
                 let settings = Settings { limits, ..Settings::default() };
-                let by = Tightening { max_turns: project, ..Tightening::default() };
+                let by = ProjectRestrictions { max_turns: project, ..ProjectRestrictions::default() };
                 let turns = tighten(settings, by).limits.max_turns.unwrap_or(u32::MAX);
                 let bound = own.unwrap_or(u32::MAX).min(project.unwrap_or(u32::MAX));
                 assert_eq!(turns, bound, "{own:?} {project:?}");
@@ -206,7 +207,7 @@ mod tests {
             (Switch::On, None, Switch::On),
         ] {
             let settings = Settings { tools: OptionalTools { fetch: own }, ..Settings::default() };
-            let tight = tighten(settings, Tightening { fetch: project, ..Tightening::default() });
+            let tight = tighten(settings, ProjectRestrictions { fetch: project, ..ProjectRestrictions::default() });
             assert_eq!(tight.tools.fetch, left);
         }
     }
@@ -240,7 +241,7 @@ mod tests {
         let tight = tighten(own.clone(), project.tightening());
         assert_eq!((tight.approvals, tight.tools.fetch), (Preset::Trusted, Switch::On));
         assert_eq!(tight.limits.max_turns, Some(3));
-        assert_eq!(tighten(own.clone(), Tightening::default()), own);
+        assert_eq!(tighten(own.clone(), ProjectRestrictions::default()), own);
     }
 
     #[test]
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(tight.rules.projects, rules_of(&["deny: write(.env*)", "ask: git"]));
         let error = project("[approvals]\nrules = ['ask: git',\n 'allow: exec(ls)']\n").unwrap_err().to_string();
         assert!(error.starts_with("p.toml, line 3: `allow: exec(ls)` is an `allow` rule"), "{error}");
-        let by = Tightening { rules: rules_of(&["allow: exec"]), ..Tightening::default() };
+        let by = ProjectRestrictions { rules: rules_of(&["allow: exec"]), ..ProjectRestrictions::default() };
         assert_eq!(tighten(Settings::default(), by), Settings::default());
     }
 
@@ -308,7 +309,7 @@ mod tests {
         }
         fs::create_dir(app.join(".git")).unwrap();
         let found = load_for(&inner, home.path(), &TEST_KINDS).unwrap();
-        let restrictions: Vec<Tightening> = found.iter().map(ProjectConfig::tightening).collect();
+        let restrictions: Vec<ProjectRestrictions> = found.iter().map(ProjectConfig::tightening).collect();
         assert_eq!(restrictions[0].fetch, Some(Switch::Off));
         assert_eq!(restrictions[1].preset, Some(Preset::Strict));
         assert_eq!(restrictions.len(), 2);

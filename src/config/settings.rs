@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use self::rule::Rule;
-use super::pi::PiSettings;
+use super::listener::{HTTP_PORT, ListenerSettings, PI_PORT};
 use super::sandbox::SandboxSettings;
 
 /// The user's settings.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The default provider.
     pub provider: Option<String>,
@@ -33,9 +33,30 @@ pub struct Settings {
     /// The confinement of a model's commands.
     pub sandbox: SandboxSettings,
     /// The Pi endpoint.
-    pub pi: PiSettings,
+    pub pi: ListenerSettings,
+    /// The port for all protocols.
+    pub http: ListenerSettings,
     /// The names of secret variables that sessions of network clients get from the login shell.
     pub login_secrets: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            provider: None,
+            model: None,
+            providers: BTreeMap::new(),
+            prices: Vec::new(),
+            approvals: Preset::default(),
+            rules: ApprovalRules::default(),
+            limits: RunLimits::default(),
+            tools: OptionalTools::default(),
+            sandbox: SandboxSettings::default(),
+            pi: ListenerSettings::closed(PI_PORT),
+            http: ListenerSettings::closed(HTTP_PORT),
+            login_secrets: Vec::new(),
+        }
+    }
 }
 
 /// The provider that is used when none is configured.
@@ -179,13 +200,10 @@ impl ProviderKind {
     }
 }
 
-/// Kinds of providers for the tests of the configuration.
+/// The kinds of the built-in providers, for the tests of the configuration.
 #[cfg(test)]
-pub(crate) const TEST_KINDS: [ProviderKind; 3] = [
-    ProviderKind { name: "ollama", base_url_variable: Some("OLLAMA_HOST"), default_context_window: 32_768 },
-    ProviderKind { name: "openai", base_url_variable: None, default_context_window: 128_000 },
-    ProviderKind { name: "anthropic", base_url_variable: None, default_context_window: 200_000 },
-];
+pub(crate) static TEST_KINDS: std::sync::LazyLock<Vec<ProviderKind>> =
+    std::sync::LazyLock::new(|| crate::provider::dialect::kinds(crate::provider::dialect::BUILT_IN));
 
 words! {
     /// How much a model thinks before it answers.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use scan::{DirectoryScan, FoundEntry, SearchDir};
 
-use crate::sandbox::workspace::{Reach, WorkspaceDir};
+use crate::sandbox::workspace::{ReachPolicy, WorkspaceDir};
 
 /// Who owns a command or skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +60,7 @@ pub struct Skill {
 
 /// A file that was found and cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedFile {
     /// Its path.
     pub path: PathBuf,
     /// The reason, as a sentence.
@@ -69,11 +69,11 @@ pub struct Skipped {
 
 /// The result of a scan. Of several entries with the same name only the first counts; a project's comes first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Discovered<T> {
+pub struct DiscoveryResult<T> {
     /// Sorted by name.
     pub items: Vec<T>,
     /// The files that cannot be used.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedFile>,
 }
 
 /// The limits of a scan.
@@ -121,19 +121,19 @@ pub fn read_body(path: &Path, source: DiscoverySource, cwd: &Path, home: &Path) 
         DiscoverySource::Project => cwd,
         DiscoverySource::User => home,
     };
-    let workspace_dir = WorkspaceDir::open(root, Reach::Workspace).ok()?;
+    let workspace_dir = WorkspaceDir::open(root, ReachPolicy::Workspace).ok()?;
     let below = path.strip_prefix(workspace_dir.path()).ok()?;
     let text = String::from_utf8(workspace_dir.read(below, DiscoveryLimits::default().bytes).ok()?).ok()?;
     Some(front_matter::split(&text).1.trim().to_owned())
 }
 
 /// Finds the commands for a working directory.
-pub fn commands(cwd: &Path, home: &Path) -> Discovered<Command> {
+pub fn commands(cwd: &Path, home: &Path) -> DiscoveryResult<Command> {
     commands_with_limits(cwd, home, DiscoveryLimits::default())
 }
 
 /// Finds the commands for a working directory, with other limits.
-pub fn commands_with_limits(cwd: &Path, home: &Path, limits: DiscoveryLimits) -> Discovered<Command> {
+pub fn commands_with_limits(cwd: &Path, home: &Path, limits: DiscoveryLimits) -> DiscoveryResult<Command> {
     let scan = DirectoryScan::new(cwd, home, limits).commands(&COMMAND_DIRS);
     let command = |entry: FoundEntry| Command {
         name: entry.name,
@@ -141,16 +141,16 @@ pub fn commands_with_limits(cwd: &Path, home: &Path, limits: DiscoveryLimits) ->
         source: entry.source,
         path: entry.path,
     };
-    scan.into_discovered(command)
+    scan.into_result(command)
 }
 
 /// Finds the skills for a working directory; a skill must have a description.
-pub fn skills(cwd: &Path, home: &Path) -> Discovered<Skill> {
+pub fn skills(cwd: &Path, home: &Path) -> DiscoveryResult<Skill> {
     skills_with_limits(cwd, home, DiscoveryLimits::default())
 }
 
 /// Finds the skills for a working directory, with other limits.
-pub fn skills_with_limits(cwd: &Path, home: &Path, limits: DiscoveryLimits) -> Discovered<Skill> {
+pub fn skills_with_limits(cwd: &Path, home: &Path, limits: DiscoveryLimits) -> DiscoveryResult<Skill> {
     let scan = DirectoryScan::new(cwd, home, limits).skills(&SKILL_DIRS);
     let skill = |entry: FoundEntry| Skill {
         name: entry.name,
@@ -158,5 +158,5 @@ pub fn skills_with_limits(cwd: &Path, home: &Path, limits: DiscoveryLimits) -> D
         source: entry.source,
         path: entry.path,
     };
-    scan.into_discovered(skill)
+    scan.into_result(skill)
 }

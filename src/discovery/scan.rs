@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::sandbox::workspace::{FileKind, Reach, WorkspaceDir, WorkspaceError};
+use crate::sandbox::workspace::{FileKind, ReachPolicy, WorkspaceDir, WorkspaceError};
 
 use super::front_matter::{field, first_line, split};
-use super::{Discovered, DiscoveryLimits, DiscoverySource, Skipped};
+use super::{DiscoveryLimits, DiscoveryResult, DiscoverySource, SkippedFile};
 
 /// Who owns a directory, and its path relative to the project or the home.
 pub(super) type SearchDir = (DiscoverySource, &'static str);
@@ -38,7 +38,7 @@ pub(super) struct DirectoryScan {
     user: Option<WorkspaceDir>,
     limits: DiscoveryLimits,
     entries: BTreeMap<String, FoundEntry>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedFile>,
 }
 
 /// A directory during the scan.
@@ -71,7 +71,7 @@ impl DirectoryScan {
         // If the project is the home, the directories of the user cover it.
         let project = if cwd == home { None } else { Some(cwd) };
         let open = |path: &Path| {
-            if path.is_absolute() { WorkspaceDir::open(path, Reach::Workspace).ok() } else { None }
+            if path.is_absolute() { WorkspaceDir::open(path, ReachPolicy::Workspace).ok() } else { None }
         };
         Self {
             project: project.and_then(open),
@@ -94,8 +94,8 @@ impl DirectoryScan {
         self
     }
 
-    pub(super) fn into_discovered<T>(self, make: impl Fn(FoundEntry) -> T) -> Discovered<T> {
-        Discovered { items: self.entries.into_values().map(make).collect(), skipped: self.skipped }
+    pub(super) fn into_result<T>(self, make: impl Fn(FoundEntry) -> T) -> DiscoveryResult<T> {
+        DiscoveryResult { items: self.entries.into_values().map(make).collect(), skipped: self.skipped }
     }
 
     fn scan_all(&mut self, directories: &[SearchDir], scan: fn(&mut Self, &ScannedDir<'_>)) {
@@ -212,7 +212,7 @@ impl DirectoryScan {
 
     fn skip(&mut self, path: PathBuf, reason: String) {
         if self.skipped.len() < SKIPPED_MAX {
-            self.skipped.push(Skipped { path, reason });
+            self.skipped.push(SkippedFile { path, reason });
         }
     }
 }

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::checksum::{self, BlockHeader};
+use super::commands;
 use super::error::{CommitError, Conflict};
 use super::record::{Batch, Block, Checkpoint, Create, Meta};
 use crate::kernel::id::{Seq, SessionId};
@@ -52,6 +53,9 @@ pub(super) fn apply(connection: &Connection, batch: &Batch, epoch: &Epoch) -> Re
     }
     if let Some(checkpoint) = &batch.checkpoint {
         replace_checkpoint(connection, &batch.session, key, checkpoint)?;
+    }
+    for outcome in &batch.outcomes {
+        commands::settle_with_effect(connection, outcome)?;
     }
     Ok(Some(key))
 }

@@ -217,6 +217,21 @@ fn admit(connection: &Connection, record: &CommandRecord) -> Result<(), CommitEr
 
 /// Writes the outcome of a command, whether its admission was written or not.
 pub(super) fn settle(connection: &Connection, it: &OutcomeRecord, max_answer: usize) -> Result<(), CommitError> {
+    insert_outcome(connection, it, max_answer, "")
+}
+
+/// Writes the outcome of a command in the transaction of its effect. A command that has timed out meanwhile keeps the
+/// outcome that its sender got.
+pub(super) fn settle_with_effect(connection: &Connection, it: &OutcomeRecord) -> Result<(), CommitError> {
+    insert_outcome(connection, it, usize::MAX, "WHERE settled IS NULL")
+}
+
+fn insert_outcome(
+    connection: &Connection,
+    it: &OutcomeRecord,
+    max_answer: usize,
+    replaced: &str,
+) -> Result<(), CommitError> {
     let (record, outcome) = (&*it.record, &it.outcome);
     let (body, too_large) = match &outcome.body {
         ReplyBody::Text(text) if text.len() <= max_answer => (Some(&**text), None),
@@ -227,13 +242,13 @@ pub(super) fn settle(connection: &Connection, it: &OutcomeRecord, max_answer: us
     let too_large = too_large.map(apply::to_sql_integer).transpose()?;
     let version = outcome.version.map(apply::to_sql_integer).transpose()?;
     connection
-        .prepare_cached(
+        .prepare_cached(&format!(
             "INSERT INTO command (row, id, repeat_key, kind, session, fingerprint, admitted, settled, success,
                  timed_out, version, too_large, seal, body_seal, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
              ON CONFLICT DO UPDATE SET settled = ?8, success = ?9, timed_out = ?10, version = ?11,
-                 too_large = ?12, seal = ?13, body_seal = ?14, body = ?15",
-        )?
+                 too_large = ?12, seal = ?13, body_seal = ?14, body = ?15 {replaced}",
+        ))?
         .execute(params![
             apply::to_sql_integer(record.row.0)?,
             record.id.as_deref(),

@@ -18,11 +18,11 @@ use crate::kernel::id::{Seq, SessionId};
 /// The high-water marks of a journal.
 pub(super) struct HighWaterMarks {
     file: Box<dyn RawFile>,
-    /// The number of this epoch. Each opening of the journal gets a higher one.
-    epoch: u64,
+    /// This epoch. Each opening of the journal gets a higher number.
+    epoch: EpochId,
     boot: u128,
-    /// The number of the previous epoch, if known.
-    previous_epoch: Option<u64>,
+    /// The previous epoch, if known.
+    previous_epoch: Option<EpochId>,
     /// The schema of the database at the last shutdown.
     schema_before: Option<i64>,
     /// The highest key that had a mark at the last shutdown, if known.
@@ -47,6 +47,16 @@ pub(super) enum HighWaterMark {
     },
     /// The session was deleted, or its loss has been reported.
     Retired,
+}
+
+/// Distinguishes an epoch from all others, also from those of other journals.
+///
+/// The numbers of two journals may be equal, because they begin with the time in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EpochId {
+    pub(super) number: u64,
+    /// A random number; zero if there was none, and in earlier versions.
+    pub(super) nonce: u32,
 }
 
 /// How the previous epoch ended.
@@ -86,18 +96,20 @@ impl HighWaterMarks {
         let previous_epoch = header.as_ref().map(|header| header.epoch);
         let schema_before = header.as_ref().map(|header| header.schema);
         let marked_before = header.as_ref().and_then(|header| header.marked);
-        let epoch = header.as_ref().map_or(1, |header| header.epoch.saturating_add(1)).max(seconds);
+        let number = previous_epoch.map_or(1, |previous| previous.number.saturating_add(1)).max(seconds);
         let previous = match header {
-            None => PreviousShutdown::Uncertain { since: 0, until: epoch.saturating_sub(1) },
+            None => PreviousShutdown::Uncertain { since: 0, until: number.saturating_sub(1) },
             Some(Header { shutdown: ShutdownState::Clean, .. }) => PreviousShutdown::Clean,
             Some(Header { shutdown: ShutdownState::Open, boot: then, .. }) if then == boot && boot != 0 => {
                 PreviousShutdown::Killed
             }
-            Some(Header { epoch, .. }) => PreviousShutdown::Uncertain { since: epoch, until: epoch },
+            Some(Header { epoch: EpochId { number, .. }, .. }) => {
+                PreviousShutdown::Uncertain { since: number, until: number }
+            }
         };
         let marks = Self {
             file,
-            epoch,
+            epoch: EpochId { number, nonce: getrandom::u32().unwrap_or(0) },
             boot,
             previous_epoch,
             schema_before,
@@ -111,11 +123,16 @@ impl HighWaterMarks {
 
     /// Returns the number of this epoch.
     pub(super) const fn epoch(&self) -> u64 {
+        self.epoch.number
+    }
+
+    /// Returns this epoch.
+    pub(super) const fn epoch_id(&self) -> EpochId {
         self.epoch
     }
 
-    /// Returns the number of the previous epoch, if known.
-    pub(super) const fn previous_epoch(&self) -> Option<u64> {
+    /// Returns the previous epoch, if known.
+    pub(super) const fn previous_epoch(&self) -> Option<EpochId> {
         self.previous_epoch
     }
 
@@ -212,7 +229,8 @@ impl HighWaterMarks {
         slot[4..12].copy_from_slice(MAGIC);
         slot[12] = VERSION;
         slot[16] = self.shutdown.load(Ordering::Relaxed);
-        slot[24..32].copy_from_slice(&self.epoch.to_le_bytes());
+        slot[20..24].copy_from_slice(&self.epoch.nonce.to_le_bytes());
+        slot[24..32].copy_from_slice(&self.epoch.number.to_le_bytes());
         slot[32..48].copy_from_slice(&self.boot.to_le_bytes());
         slot[48..56].copy_from_slice(&schema::CURRENT_SCHEMA.to_le_bytes());
         // Stored plus one, because zero stands for an old header without this field.
@@ -247,7 +265,7 @@ pub(super) const fn may_be_truncated(name: &str) -> bool {
 
 struct Header {
     shutdown: ShutdownState,
-    epoch: u64,
+    epoch: EpochId,
     boot: u128,
     schema: i64,
     marked: Option<i64>,
@@ -263,7 +281,8 @@ impl Header {
             1 => ShutdownState::Clean,
             _ => ShutdownState::Failed,
         };
-        let epoch = u64::from_le_bytes(slot[24..32].try_into().ok()?);
+        let nonce = u32::from_le_bytes(slot[20..24].try_into().ok()?);
+        let epoch = EpochId { number: u64::from_le_bytes(slot[24..32].try_into().ok()?), nonce };
         let boot = u128::from_le_bytes(slot[32..48].try_into().ok()?);
         let schema = i64::from_le_bytes(slot[48..56].try_into().ok()?);
         let marked = i64::from_le_bytes(slot[56..64].try_into().ok()?).checked_sub(1).filter(|key| *key >= 0);

@@ -1,7 +1,7 @@
 //! Durable storage of every session's history in one SQLite database.
 //!
 //! Events are opaque bytes to the journal. It stores them in blocks (one row holds a run of consecutive events),
-//! verifies checksums on every read, and tells each writer when its batch has reached the durability that it
+//! verifies checksums on every read, and notifies each writer when its batch has reached the durability that it
 //! requested. The journal never returns data that it cannot verify, never reorders the batches of a session, never
 //! blocks the calling thread, and never retries a failed sync: the kernel may have dropped the dirty pages
 //! already, so a second success would prove nothing.
@@ -172,7 +172,7 @@ impl Journal {
         let (tasks, inbox) = mpsc::channel();
         let deferred = Arc::new(DeferredWrites::default());
         let reserve = DiskReserve::new((env.open_file)(&env.path(RESERVE)).ok(), options.reserve_bytes);
-        let write_ahead = WriteAhead::create(&env, &options, opened.epoch.number);
+        let write_ahead = WriteAhead::create(&env, &options, marks.epoch_id());
         let writer = Writer {
             env,
             generation,
@@ -241,7 +241,7 @@ impl Journal {
         is_open && self.shared.write_ahead.as_ref().is_some_and(|write_ahead| write_ahead.append(batch, after))
     }
 
-    /// Tells the writer, unless it knows, that events were appended.
+    /// Notifies the writer, unless it knows, that events were appended.
     ///
     /// Separate from [`Journal::append`], because waking the writer's thread takes processor time from the
     /// subscribers that the new events have just woken.

@@ -41,7 +41,7 @@ impl OpenState {
         let epoch = Epoch { number: marks.epoch(), last_key: Cell::new(newest.max(highest)) };
         // Before the epoch begins: the file is that of the previous one. The sync below covers what is stored here.
         let was_killed = previous_shutdown == PreviousShutdown::Killed;
-        let previous = write_ahead::Previous { epoch: marks.previous_epoch(), was_killed };
+        let previous = write_ahead::PreviousEpoch { epoch: marks.previous_epoch(), was_killed };
         write_ahead::replay(env, connection, options, &epoch, previous)
             .map_err(|error| OpenError::Replay { path: database.clone(), error })?;
         let handle = (env.open_file)(&log).map_err(OpenError::io("open", &log))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::reader::LargePagePermit;
+use crate::kernel::command_log::record::OutcomeRecord;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
@@ -167,6 +168,8 @@ pub struct Batch {
     pub meta: Option<Meta>,
     /// The state to restore from; it replaces the previous checkpoint.
     pub checkpoint: Option<Checkpoint>,
+    /// The outcomes of the commands whose effect this is.
+    pub outcomes: Vec<OutcomeRecord>,
     /// When the reply is sent.
     pub durability: Durability,
     /// Whether the batch may use the disk reserve: it ends something, and is small.
@@ -184,6 +187,7 @@ impl Batch {
             block: None,
             meta: None,
             checkpoint: None,
+            outcomes: Vec::new(),
             durability: Durability::Written,
             urgent: false,
         }
@@ -200,6 +204,7 @@ impl Batch {
             && self.reserved_seq.is_none()
             && self.meta.is_none()
             && self.checkpoint.is_none()
+            && self.outcomes.is_empty()
     }
 
     /// Returns whether the batch holds only events and need not be synced.
@@ -257,10 +262,21 @@ pub struct Meta {
     pub updated_at: Now,
     /// When it was opened; set by its creation, and a batch does not change it.
     pub opened_at: Now,
-    /// The unfinished run, if any.
+    /// The unfinished run, if any; [`Meta::NO_RUN`] if something else is unfinished, such as an open approval. Sessions
+    /// with either are loaded when the daemon starts.
     pub active_run: Option<String>,
     /// The encoded entry, produced by the caller.
     pub summary: String,
+}
+
+impl Meta {
+    /// Stands for the run where something is unfinished that belongs to no run.
+    pub const NO_RUN: &str = "";
+
+    /// Returns whether a run is unfinished.
+    pub fn has_run(&self) -> bool {
+        self.active_run.as_deref().is_some_and(|run| run != Self::NO_RUN)
+    }
 }
 
 /// The state of a session at one position.

@@ -1,47 +1,43 @@
 //! The commands of a session, their callers, and the replies.
 
-use super::event::{Adjustment, ApprovalScope, Branch, Budget, Criterion, Decision, GateQuestion, Image, Opening};
-use super::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
+mod policy;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::audience::Audience;
+use super::event::{
+    Adjustment, ApprovalScope, Branch, Budget, Criterion, Decision, GateQuestion, Image, Opening, PostedMessage,
+};
+use super::fork::{Fork, ForkPoint};
+use super::id::{CallId, ConnectionId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
 use super::import::Import;
+use super::participant::{Participant, Presence, Role};
+pub use super::participant::{Right, Rights};
+use super::quorum::Quorum;
 use super::refusal::Refusal;
 use super::time::Now;
+pub use policy::{AccessKind, CommandPolicy, Idempotency, Urgency};
 
 /// The sender of a command. It is derived from the connection, never from what the client claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The id of the connection.
-    pub id: ParticipantId,
-    /// The kind of connection, as gate decisions record it.
+    pub id: ConnectionId,
+    /// The kind of connection, as events record it.
     pub source: String,
+    /// The participant as which it acts; `None` means the owner of the daemon.
+    pub participant: Option<ParticipantId>,
     /// The upper bound of its rights.
     pub rights: Rights,
+    /// The participant itself, if every session admits it: the owner has given it a token.
+    pub admission: Option<Arc<Participant>>,
 }
 
-/// The rights of a participant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rights {
-    /// Start, steer and queue messages.
-    pub prompt: bool,
-    /// Vote on gates.
-    pub decide: bool,
-    /// Cancel runs, rename and end the session.
-    pub control: bool,
-}
-
-impl Rights {
-    /// All rights: those of the owner.
-    pub const ALL: Self = Self { prompt: true, decide: true, control: true };
-    /// No rights: a read-only participant.
-    pub const NONE: Self = Self { prompt: false, decide: false, control: false };
-
-    /// Returns the rights that both sides grant.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self {
-            prompt: self.prompt && other.prompt,
-            decide: self.decide && other.decide,
-            control: self.control && other.control,
-        }
+impl Caller {
+    /// Returns the owner of the daemon at a connection.
+    pub const fn owner(id: ConnectionId, source: String) -> Self {
+        Self { id, source, participant: None, rights: Rights::ALL, admission: None }
     }
 }
 
@@ -130,100 +126,54 @@ pub enum Command {
     Branch(Branch),
     /// Imports a conversation from elsewhere.
     Import(Box<Import>),
-}
-
-/// The queue in which a command waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// Handled before all ordinary commands, whatever is running.
-    Control,
-    /// Handled in order of arrival.
-    Ordinary,
-}
-
-/// What a command does to stored state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AccessKind {
-    /// It only reads.
-    ReadOnly,
-    /// It only stops something.
-    Stop,
-    /// It adds something.
-    Write,
-}
-
-impl Command {
-    /// Returns what the command does to stored state. When storage fails, reading and stopping stay possible.
-    pub fn access_kind(&self) -> AccessKind {
-        match self {
-            Self::ListQueue
-            | Self::Attach { .. }
-            | Self::Resume { .. }
-            | Self::Detach
-            | Self::Describe
-            | Self::ListGates => AccessKind::ReadOnly,
-            Self::Cancel { .. } | Self::StopUserCommand { .. } | Self::StopCompaction | Self::StopRetry => {
-                AccessKind::Stop
-            }
-            Self::Decide(vote) if vote.decision == Decision::Deny => AccessKind::Stop,
-            Self::Decide(_)
-            | Self::Open(_)
-            | Self::Prompt(_)
-            | Self::Queue(_)
-            | Self::Unqueue { .. }
-            | Self::Steer(_)
-            | Self::Rename { .. }
-            | Self::End
-            | Self::BumpVersion { .. }
-            | Self::Load
-            | Self::Reopen(_)
-            | Self::Adjust(_)
-            | Self::UserCommand(_)
-            | Self::Compact { .. }
-            | Self::Branch(_)
-            | Self::Import(_) => AccessKind::Write,
-        }
-    }
-
-    /// Returns whether the events that the command records give the session a new version.
-    ///
-    /// A command that only starts a task does not: its sender learns when the task has succeeded and then sends
-    /// `BumpVersion`. An import does not either, because it comes with a `Branch` or a `Load`, which do.
-    pub const fn bumps_version(&self) -> bool {
-        !matches!(self, Self::Open(_) | Self::UserCommand(_) | Self::Compact { .. } | Self::Import(_))
-    }
-
-    /// Returns the queue in which the command waits. Control commands never wait behind ordinary ones.
-    pub const fn urgency(&self) -> Urgency {
-        match self {
-            Self::Open(_)
-            | Self::Prompt(_)
-            | Self::Queue(_)
-            | Self::Unqueue { .. }
-            | Self::ListQueue
-            | Self::Attach { .. }
-            | Self::Resume { .. }
-            | Self::Detach
-            | Self::Describe
-            | Self::ListGates
-            | Self::Rename { .. }
-            | Self::End
-            | Self::BumpVersion { .. }
-            | Self::Load
-            | Self::Reopen(_)
-            | Self::Adjust(_)
-            | Self::UserCommand(_)
-            | Self::Compact { .. }
-            | Self::Branch(_)
-            | Self::Import(_) => Urgency::Ordinary,
-            Self::Steer(_)
-            | Self::Decide(_)
-            | Self::Cancel { .. }
-            | Self::StopUserCommand { .. }
-            | Self::StopCompaction
-            | Self::StopRetry => Urgency::Control,
-        }
-    }
+    /// Adds a participant, whom the driver has authenticated.
+    Join(Box<Participant>),
+    /// Ends the sender's own participation.
+    Leave {
+        /// Why, for people.
+        reason: Option<String>,
+    },
+    /// Removes a participant.
+    Remove {
+        /// The participant.
+        participant: ParticipantId,
+        /// Why, for people.
+        reason: Option<String>,
+    },
+    /// Replaces the roles and the capabilities of a participant.
+    ChangeRoles {
+        /// The participant.
+        participant: ParticipantId,
+        /// Its new roles.
+        roles: BTreeSet<Role>,
+        /// Its new capabilities.
+        capabilities: Rights,
+    },
+    /// Grants a participant the right to approve by name, or revokes it.
+    GrantApproval {
+        /// The participant.
+        participant: ParticipantId,
+        /// Whether it has the right from here on.
+        granted: bool,
+    },
+    /// Lists the participants.
+    ListParticipants,
+    /// Sends a message to an audience.
+    Post(Box<Post>),
+    /// Subscribes like `Attach` and receives everything, also what is not for the owner; that is recorded.
+    Audit {
+        /// The last event that the subscriber has seen.
+        seen: Seq,
+    },
+    /// Opens a gate that belongs to no run.
+    OpenGate(Box<GateProposal>),
+    /// Returns what a fork of the session starts with. It records nothing: no fork changes its parent.
+    PrepareFork {
+        /// The last event that the fork inherits; `None` means the newest.
+        at: Option<Seq>,
+    },
+    /// Creates the session as a fork of another. It is the first command of such a session.
+    OpenFork(Box<Fork>),
 }
 
 /// A message that starts a run.
@@ -293,8 +243,55 @@ pub struct GateVote {
     pub comment: Option<String>,
     /// How long an approval lasts.
     pub scope: ApprovalScope,
+    /// The rule that the approval grants in place of the offered one. The driver has checked that it covers the call.
+    pub rule: Option<String>,
     /// The submitted form, redacted.
     pub answer: Option<Json>,
+}
+
+/// A message to an audience.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Post {
+    /// Who receives it.
+    pub audience: Audience,
+    /// A machine-readable kind, chosen by the sender.
+    pub kind: String,
+    /// Its content: a JSON value, redacted.
+    pub body: Json,
+    /// Whether it is stored.
+    pub retention: PostRetention,
+}
+
+/// Whether a posted message is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostRetention {
+    /// It is an event of the session.
+    Journaled,
+    /// It reaches whoever is attached now and is never stored.
+    Ephemeral,
+}
+
+/// A gate that belongs to no run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateProposal {
+    /// The id of the gate, minted by the driver.
+    pub gate: GateId,
+    /// A machine-readable kind, such as a merge or a review.
+    pub kind: String,
+    /// A title for people.
+    pub title: String,
+    /// The exact question, redacted.
+    pub summary: String,
+    /// What it is about: a JSON object, redacted.
+    pub details: Json,
+    /// The options, if there are more than approve and deny; else empty. The first approves and the last denies.
+    pub choices: Vec<String>,
+    /// The rule by which votes settle it.
+    pub quorum: Quorum,
+    /// The only participants whose votes count, beside that rule; `None` where the rule alone decides.
+    pub eligible: Option<BTreeSet<ParticipantId>>,
+    /// The timeout in milliseconds; `None` means the default of the limits.
+    pub timeout_millis: Option<u64>,
 }
 
 /// The successful reply to a command.
@@ -337,13 +334,12 @@ pub enum Answer {
     Detached,
     /// A snapshot for rendering the session.
     Described(Box<Snapshot>),
-    /// The open gates, ordered by expiry.
-    Gates {
-        /// The run that waits for them.
-        run: Option<RunId>,
-        /// Their questions.
-        questions: Vec<GateQuestion>,
-    },
+    /// The open gates with the run that waits for each, ordered by expiry.
+    Gates(Vec<(Option<RunId>, GateQuestion)>),
+    /// The gate is open.
+    GateOpened,
+    /// The message was posted.
+    Posted,
     /// The session was renamed.
     Renamed,
     /// The session has ended.
@@ -368,6 +364,12 @@ pub enum Answer {
     Branched,
     /// The import is complete.
     Imported,
+    /// What a fork of the session starts with.
+    ForkPrepared(Box<ForkPoint>),
+    /// The participant has the requested state.
+    ParticipantChanged,
+    /// The participants and their presence, ordered by id.
+    Participants(Vec<(Participant, Presence)>),
 }
 
 /// Whether a command is new or repeated.
@@ -465,7 +467,7 @@ pub struct Snapshot {
     /// The number of queued messages.
     pub queued: usize,
     /// Whether the session accepts messages.
-    pub open: Openness,
+    pub open: SessionStatus,
     /// The version, incremented with every change.
     pub version: u64,
     /// Settings that differ from the opening.
@@ -493,7 +495,7 @@ impl Snapshot {
 
 /// Whether a session accepts messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Openness {
+pub enum SessionStatus {
     /// It accepts messages.
     Open,
     /// It has ended.
@@ -533,6 +535,15 @@ pub enum PrivateEvent {
         after: Seq,
         /// The snapshot.
         snapshot: Box<Snapshot>,
+    },
+    /// A message that is not stored.
+    Posted {
+        /// Its position.
+        seq: Seq,
+        /// When it was posted.
+        at: Now,
+        /// The message.
+        message: Box<PostedMessage>,
     },
     /// The session and its whole history were deleted.
     Deleted {

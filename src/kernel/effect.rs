@@ -1,11 +1,14 @@
 //! Effects that the driver carries out in order, and the reports that come back.
 
+use super::audience::Audience;
 use super::command::{PrivateEvent, Reply};
 use super::event::{
     Adjustment, Budget, CallResult, Compaction, CompactionReason, Criterion, DenialEffect, Event, Intention,
     OutputStream, Retry, RunOutcome, Steering, ToolError, TurnUsage,
 };
-use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
+use super::gate::BudgetResource;
+use super::id::{CallId, ConnectionId, MessageId, RunId, Seq};
+use super::quorum::Quorum;
 use super::state::RunUsage;
 
 /// Correlates a command with its reply. The driver chooses the numbers.
@@ -22,16 +25,23 @@ pub enum Effect {
     /// Send the persisted event to all subscribers; its `Persist` came before.
     Emit(Seq),
     /// Send an event to one subscriber.
-    EmitTo(ParticipantId, PrivateEvent),
+    EmitTo(ConnectionId, PrivateEvent),
+    /// Send a message that is never stored to every attached connection of its audience.
+    Tell {
+        /// Who receives it.
+        audience: Audience,
+        /// The message.
+        event: PrivateEvent,
+    },
     /// Start to send a subscriber the events after a position.
     Subscribe {
         /// The subscriber.
-        participant: ParticipantId,
+        connection: ConnectionId,
         /// The last position that is not sent.
         after: Seq,
     },
     /// Stop sending events to a subscriber.
-    Unsubscribe(ParticipantId),
+    Unsubscribe(ConnectionId),
     /// Reply to a command, with the session's version after it.
     Reply(Ticket, Reply, u64),
     /// Request the provider's next turn.
@@ -293,8 +303,8 @@ pub enum Precondition {
 pub struct GateRequest {
     /// The id of the gate, minted by the driver.
     pub gate: super::id::GateId,
-    /// A machine-readable kind.
-    pub kind: String,
+    /// What it asks about.
+    pub subject: RequestSubject,
     /// A title for people.
     pub title: String,
     /// The exact question, redacted.
@@ -303,21 +313,38 @@ pub struct GateRequest {
     pub details: super::id::Json,
     /// The options, if there are more than approve and deny; else empty.
     pub choices: Vec<String>,
-    /// The number of votes that must agree.
-    pub quorum: u32,
+    /// The rule by which votes settle it.
+    pub quorum: Quorum,
     /// The rule that an approval may grant beyond this call.
     pub grant_rule: Option<String>,
     /// Digest of the exact operation.
     pub digest: Option<String>,
     /// What a denial with a comment does.
     pub on_denial: DenialEffect,
-    /// The form to fill in: a JSON object, redacted.
-    pub form: Option<super::id::Json>,
     /// The timeout in milliseconds; `None` means the default of the limits.
     pub timeout_millis: Option<u64>,
     /// The comment for a denial by the run's policy: why the gate would have asked and how to allow the call.
     /// Redacted.
     pub policy_comment: Option<String>,
+}
+
+/// What a requested gate asks about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestSubject {
+    /// Whether the call may start.
+    ToolCall {
+        /// A machine-readable kind of call.
+        kind: String,
+    },
+    /// Whether the run may exceed its budget.
+    Budget(BudgetResource),
+    /// A question, whose answer is the result of the call.
+    Form {
+        /// A machine-readable kind of question.
+        kind: String,
+        /// The form to fill in: a JSON object, redacted.
+        form: super::id::Json,
+    },
 }
 
 /// How the provider finished its work.

@@ -69,6 +69,10 @@ name!(
     /// One tool call.
     CallId
 );
+name!(
+    /// A person, an agent or a service that takes part in a session, whatever connections it has.
+    ParticipantId
+);
 
 /// The position of an event in its session: compared and advanced, never added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -109,7 +113,7 @@ impl fmt::Display for Seq {
 
 /// One connected client; the driver gives each connection its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ParticipantId(pub u64);
+pub struct ConnectionId(pub u64);
 
 /// A digest of everything that a command asks for, which distinguishes two commands with the same idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

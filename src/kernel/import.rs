@@ -137,10 +137,10 @@ impl ImportedPart {
         match self {
             Self::Run(run) => {
                 let images = run.images.iter().map(|image| image.data.len());
-                let said = run.turns.iter().map(|turn| turn.thinking.len() + turn.text.len());
+                let texts = run.turns.iter().map(|turn| turn.thinking.len() + turn.text.len());
                 let calls: Vec<_> = run.turns.iter().flat_map(|turn| &turn.calls).map(ImportedCall::bytes).collect();
                 let steps = 1 + run.turns.len() + calls.len();
-                (steps, run.text.len() + images.chain(said).chain(calls).sum::<usize>())
+                (steps, run.text.len() + images.chain(texts).chain(calls).sum::<usize>())
             }
             Self::UserCommand { call, .. } => (1, call.bytes()),
             Self::Summary { text, .. } => (1, text.len()),

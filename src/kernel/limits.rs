@@ -9,13 +9,17 @@ pub struct Limits {
     pub idempotency_keys: usize,
     /// How many settled gates are kept, so that a late vote is distinguished from a vote on an unknown gate.
     pub settled_gates: usize,
+    /// How many gates that belong to no run may be open.
+    pub standing_gates: usize,
     /// How many granted rules the run and the session each keep; the oldest are dropped first.
     pub granted: usize,
     /// How many messages may be queued behind a run.
     pub queue: usize,
     /// How many steering messages one run accepts.
     pub steers: usize,
-    /// How many participants may be attached.
+    /// How many connections may be attached.
+    pub attached: usize,
+    /// How many participants a session may have, besides the owner.
     pub participants: usize,
     /// How many bytes of the last assistant text and of the last user message are kept.
     pub text_tail: usize,
@@ -39,10 +43,12 @@ impl Default for Limits {
             reserve: 4096,
             idempotency_keys: 10_000,
             settled_gates: 1_000,
+            standing_gates: 64,
             granted: 200,
             queue: 100,
             steers: 100,
-            participants: 4_096,
+            attached: 4_096,
+            participants: 256,
             text_tail: 8 * 1024,
             gate_millis: 24 * 60 * 60 * 1000,
             stop_millis: 5_000,

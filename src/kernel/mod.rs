@@ -4,16 +4,21 @@
 //! clock, mints no id and knows no protocol. Every decision is an event, and only folding an event changes a session.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod audience;
 pub mod command;
 pub mod command_log;
+pub mod conversation;
 pub mod effect;
 pub mod environment;
 pub mod event;
+pub mod fork;
 pub mod gate;
 pub mod id;
 pub mod idempotency;
 pub mod import;
 pub mod limits;
+pub mod participant;
+pub mod quorum;
 pub mod rate;
 pub mod refusal;
 pub mod ring;

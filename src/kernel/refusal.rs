@@ -17,6 +17,12 @@ pub enum Refusal {
     UnknownChoice,
     /// The gate does not offer that approval scope.
     UnknownScope,
+    /// The gate does not count the votes of the sender.
+    NotEligible,
+    /// The session has had a gate with that id.
+    GateExists,
+    /// Too many gates are open.
+    TooManyGates,
     /// The idempotency key was used for another message.
     KeyConflict,
     /// No message with that id is queued.
@@ -25,10 +31,16 @@ pub enum Refusal {
     QueueFull,
     /// The run accepts no more steering messages.
     TooManySteers,
-    /// Too many participants are attached.
-    TooManyParticipants,
-    /// The participant lacks the right for the command.
+    /// Too many connections are attached.
+    TooManyAttached,
+    /// The sender lacks the right for the command.
     NotPermitted,
+    /// No participant has that id.
+    UnknownParticipant,
+    /// Another participant has that id.
+    ParticipantExists,
+    /// The session has too many participants.
+    TooManyParticipants,
     /// The session accepts no more messages.
     SessionEnded,
     /// The session exists already.
@@ -58,6 +70,14 @@ pub enum Refusal {
     AnswerNeeded,
     /// The gate does not accept the submitted form.
     UnknownAnswer,
+    /// A rule is granted for longer than once only.
+    RuleWithoutScope,
+    /// The rule is not an `allow` rule.
+    InvalidRule,
+    /// The rule contains a secret, which would be stored.
+    SecretInRule,
+    /// The rule does not cover the call.
+    RuleTooNarrow,
 }
 
 impl fmt::Display for Refusal {
@@ -72,12 +92,18 @@ impl fmt::Display for Refusal {
             Self::GateClosed => "the approval is settled or has expired",
             Self::UnknownChoice => "the approval does not offer that choice",
             Self::UnknownScope => "the approval does not offer that scope",
+            Self::NotEligible => "the approval is for other voters",
+            Self::GateExists => "the approval id was used before",
+            Self::TooManyGates => "too many approvals are pending in this session",
             Self::KeyConflict => "the message id was used for another message",
             Self::NotQueued => "no such message is queued in this session",
             Self::QueueFull => "too many messages are queued in this session",
             Self::TooManySteers => "the run takes no more steering messages",
-            Self::TooManyParticipants => "too many clients are attached to this session",
-            Self::NotPermitted => "this client may only watch the session",
+            Self::TooManyAttached => "too many clients are attached to this session",
+            Self::NotPermitted => "this client does not have the right to do that in this session",
+            Self::UnknownParticipant => "no such participant in this session",
+            Self::ParticipantExists => "another participant of this session has that id",
+            Self::TooManyParticipants => "this session takes no more participants",
             Self::SessionEnded => "the session has ended",
             Self::AlreadyOpen => "the session exists already",
             Self::Compacting => "a compaction is in progress in this session",
@@ -89,6 +115,10 @@ impl fmt::Display for Refusal {
             Self::ImportTooLarge => "the import is too large",
             Self::AnswerNeeded => "the question requires an answer",
             Self::UnknownAnswer => "the question does not accept that answer",
+            Self::RuleWithoutScope => "a rule needs the scope run, session or always",
+            Self::InvalidRule => "the rule is not an allow rule",
+            Self::SecretInRule => "the rule contains a secret, which would be stored",
+            Self::RuleTooNarrow => "the rule does not cover the call that is approved",
         };
         f.write_str(text)
     }

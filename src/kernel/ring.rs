@@ -53,6 +53,13 @@ impl<T: Span + Clone> Ring<T> {
         }
     }
 
+    /// Evicts everything and frees the memory.
+    pub fn clear(&mut self) {
+        self.evicted_through = self.newest();
+        self.weight = 0;
+        self.spans = VecDeque::new();
+    }
+
     /// Returns the spans after `seen`, up to a total weight of about `limit`.
     pub fn after(&self, seen: Seq, limit: usize) -> Tail<T> {
         if !self.contains_after(seen) {
@@ -108,6 +115,16 @@ mod tests {
         assert_eq!(ring.after(Seq::new(5), 100), Tail::Spans(vec![Pair(5, 6), Pair(9, 9)]));
         assert_eq!(ring.after(Seq::new(8), 100), Tail::Spans(vec![Pair(9, 9)]));
         assert_eq!(ring.after(Seq::new(9), 100), Tail::Spans(vec![]));
+    }
+
+    #[test]
+    fn a_cleared_buffer_continues_after_its_newest_position() {
+        let mut ring = filled();
+        ring.clear();
+        assert_eq!((ring.newest(), ring.after(Seq::new(8), 100)), (Seq::new(9), Tail::Evicted));
+        ring.push(Pair(10, 12));
+        assert_eq!(ring.after(Seq::new(9), 100), Tail::Spans(vec![Pair(10, 12)]));
+        assert_eq!(ring.weight, 10);
     }
 
     #[test]

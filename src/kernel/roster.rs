@@ -1,59 +1,91 @@
-//! The participants attached to a session and their rights.
+//! The connections attached to a session: the participant of each, and its rights.
 //!
-//! Participants come and go with their connections, so the roster is neither journaled nor restored.
+//! Connections come and go, so the roster is neither journaled nor restored.
 
 use std::collections::BTreeMap;
 
 use super::command::{Caller, Rights};
-use super::id::ParticipantId;
+use super::id::{ConnectionId, ParticipantId};
+use super::participant::Presence;
 use super::refusal::Refusal;
 
-/// The attached participants.
+/// The attached connections.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Roster {
-    rights: BTreeMap<ParticipantId, Rights>,
+    attachments: BTreeMap<ConnectionId, Attachment>,
+}
+
+/// An attached connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// The participant that it belongs to; `None` means the owner of the daemon.
+    pub participant: Option<ParticipantId>,
+    /// The upper bound of its rights.
+    pub rights: Rights,
+    /// Whether the owner reads everything through it; that was recorded.
+    pub audits: bool,
 }
 
 impl Roster {
-    /// Attaches a participant, or changes the rights of an attached one.
-    pub fn join(&mut self, who: ParticipantId, rights: Rights, limit: usize) -> Result<(), Refusal> {
-        if !self.rights.contains_key(&who) && self.rights.len() >= limit {
-            return Err(Refusal::TooManyParticipants);
+    /// Attaches a connection, or changes the rights of an attached one.
+    pub fn attach(&mut self, caller: &Caller, rights: Rights, limit: usize) -> Result<(), Refusal> {
+        if !self.contains(caller.id) && self.attachments.len() >= limit {
+            return Err(Refusal::TooManyAttached);
         }
-        self.rights.insert(who, rights);
+        let participant = caller.participant.clone();
+        self.attachments.insert(caller.id, Attachment { participant, rights, audits: false });
         Ok(())
     }
 
-    /// Detaches a participant.
-    pub fn leave(&mut self, who: ParticipantId) {
-        self.rights.remove(&who);
-    }
-
-    /// Returns whether a participant is attached.
-    pub fn contains(&self, who: ParticipantId) -> bool {
-        self.rights.contains_key(&who)
-    }
-
-    /// Returns the rights of a caller: those of its connection, limited by those of its attachment.
-    pub fn rights(&self, caller: &Caller) -> Rights {
-        match self.rights.get(&caller.id) {
-            Some(attached) => caller.rights.and(*attached),
-            None => caller.rights,
+    /// Lets an attached connection of the owner read everything.
+    pub fn set_audits(&mut self, who: ConnectionId) {
+        if let Some(attached) = self.attachments.get_mut(&who) {
+            attached.audits = true;
         }
     }
 
-    /// Returns the rights of an attached participant.
-    pub fn attached_rights(&self, who: ParticipantId) -> Option<Rights> {
-        self.rights.get(&who).copied()
+    /// Detaches a connection.
+    pub fn detach(&mut self, who: ConnectionId) {
+        self.attachments.remove(&who);
+        if self.attachments.is_empty() {
+            // A map that was not empty keeps a node.
+            self.attachments = BTreeMap::new();
+        }
     }
 
-    /// Returns whether no participant is attached.
+    /// Returns whether a connection is attached.
+    pub fn contains(&self, who: ConnectionId) -> bool {
+        self.attachments.contains_key(&who)
+    }
+
+    /// Returns the attachment of a connection.
+    pub fn get(&self, who: ConnectionId) -> Option<&Attachment> {
+        self.attachments.get(&who)
+    }
+
+    /// Returns the upper bound of a caller's rights: that of its connection, limited by its attachment.
+    pub fn bound(&self, caller: &Caller) -> Rights {
+        self.get(caller.id).map_or(caller.rights, |attached| caller.rights.and(attached.rights))
+    }
+
+    /// Returns the connections of a participant.
+    pub fn connections_of<'a>(&'a self, participant: &'a ParticipantId) -> impl Iterator<Item = ConnectionId> + 'a {
+        let of_it = |(_, attached): &(_, &'a Attachment)| attached.participant.as_ref() == Some(participant);
+        self.attachments.iter().filter(of_it).map(|(id, _)| *id)
+    }
+
+    /// Returns whether a participant can be reached.
+    pub fn presence(&self, participant: &ParticipantId) -> Presence {
+        if self.connections_of(participant).next().is_some() { Presence::Online } else { Presence::Offline }
+    }
+
+    /// Returns whether no connection is attached.
     pub fn is_empty(&self) -> bool {
-        self.rights.is_empty()
+        self.attachments.is_empty()
     }
 
-    /// Returns the number of attached participants.
+    /// Returns the number of attached connections.
     pub fn len(&self) -> usize {
-        self.rights.len()
+        self.attachments.len()
     }
 }

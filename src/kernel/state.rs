@@ -3,20 +3,23 @@
 //! `fold` is the only function that changes the state. A state restored from the journal therefore equals the live
 //! one, and a checkpoint is a serialized state.
 
+mod gates;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::command::{Openness, Phase};
+use super::command::{Phase, SessionStatus};
 use super::effect::ModelChoice;
 use super::event::{
-    Adjustment, ApprovalScope, Branch, CompactionReason, Decision, Event, EventKind, GateDecision, LossCause, Message,
-    Opening, Purpose, QueuedMessage, RunOutcome, Steering, WorkspaceIdentity, is_turn_interrupted,
+    Adjustment, Branch, CompactionReason, ContextEvent, Event, EventKind, LossCause, Message, NoticeEvent, Opening,
+    ParticipantEvent, Purpose, QueuedMessage, RunEvent, RunOutcome, SessionEvent, Steering, ToolEvent,
+    WorkspaceIdentity, is_turn_interrupted,
 };
-use super::gate::{self, BudgetResource, Gate};
-use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
+use super::gate::{Gate, Voter};
+use super::id::{CallId, Fingerprint, GateId, MessageId, ParticipantId, RunId, Seq};
 use super::idempotency::{IdempotencyCache, KeyEntry, KeySpace};
 use super::limits::Limits;
+use super::participant::Participant;
 use super::time::Now;
 pub use run::{ActiveCall, CallStage, PendingStop, Run, RunUsage};
 
@@ -33,9 +36,9 @@ pub struct State {
     pub updated_at: Now,
     /// The newest event.
     pub last_seq: Seq,
-    /// The active run.
-    pub run: Option<Run>,
-    /// Its open gates.
+    /// The active run. It is boxed, because most sessions in memory have none.
+    pub run: Option<Box<Run>>,
+    /// The open gates, those of the run and those of no run.
     pub gates: BTreeMap<GateId, Gate>,
     /// Recently settled gates, oldest first.
     pub settled_gates: VecDeque<GateId>,
@@ -52,7 +55,7 @@ pub struct State {
     /// The last run, its outcome and its exit code.
     pub last_run: Option<(RunId, RunOutcome, u8)>,
     /// Whether it accepts messages.
-    pub open: Openness,
+    pub open: SessionStatus,
     /// The first event in the provider's context verbatim; a summary replaces those before it.
     pub context_from: Seq,
     /// The version, incremented with every change.
@@ -63,6 +66,10 @@ pub struct State {
     pub user_commands: BTreeMap<CallId, ActiveCall>,
     /// The compaction in progress.
     pub compaction: Option<ActiveCompaction>,
+    /// The participants that have joined and not left. The owner of the daemon is not among them.
+    pub participants: BTreeMap<ParticipantId, Participant>,
+    /// Whether an event has an audience, so that subscribers do not all receive the same.
+    pub has_restricted_events: bool,
     /// The kinds of the events that this version does not know. A version that knows one of them has to fold the
     /// history again.
     pub unknown_kinds: BTreeSet<String>,
@@ -97,12 +104,14 @@ impl Default for State {
             last_text: String::new(),
             last_message: String::new(),
             last_run: None,
-            open: Openness::Open,
+            open: SessionStatus::Open,
             context_from: Seq::ZERO,
             version: 0,
             adjusted: Adjustment::default(),
             user_commands: BTreeMap::new(),
             compaction: None,
+            participants: BTreeMap::new(),
+            has_restricted_events: false,
             unknown_kinds: BTreeSet::new(),
         }
     }
@@ -112,66 +121,104 @@ impl State {
     /// Folds one event into the state.
     pub fn fold(&mut self, event: &Event, limits: &Limits) {
         self.last_seq = event.seq;
+        self.has_restricted_events |= !event.audience.is_public();
         // An imported event happened earlier than the import.
         self.updated_at = self.updated_at.max(event.at);
         self.version = event.version.unwrap_or(self.version);
         match &event.kind {
-            EventKind::SessionOpened(opening) => self.fold_opening(opening, event.at),
-            EventKind::SessionRenamed { name } => self.name = Some(name.clone()),
-            EventKind::SessionEnded { by: _ } => self.open = Openness::Ended,
-            EventKind::RunStarted(message) => self.fold_run(event, message, limits),
-            EventKind::MessageQueued(queued) => self.fold_queued(queued, limits),
-            EventKind::MessageUnqueued { message, by: _ } => {
+            EventKind::Session(change) => self.fold_session_event(change, event.at),
+            EventKind::Run(change) => self.fold_run_event(change, event, limits),
+            EventKind::Context(change) => self.fold_context_event(change, event.seq),
+            EventKind::Participant(change) => self.fold_participant_event(change),
+            EventKind::Notice(NoticeEvent::Unknown(unknown)) => self.fold_unknown(&unknown.name),
+            EventKind::Tool(_) if self.fold_user_command(&event.kind) => {}
+            EventKind::Gate(change) => self.fold_gate_event(change, event.run.as_ref(), limits),
+            EventKind::Tool(_) | EventKind::Notice(_) => self.fold_into_run(event, limits),
+        }
+    }
+
+    fn fold_session_event(&mut self, event: &SessionEvent, at: Now) {
+        match event {
+            SessionEvent::Opened(opening) => self.fold_opening(opening, at),
+            SessionEvent::Renamed { name } => self.name = Some(name.clone()),
+            SessionEvent::Ended { by: _ } => self.open = SessionStatus::Ended,
+            SessionEvent::Adjusted { adjustment, by: _ } => self.fold_adjustment(adjustment),
+            SessionEvent::VersionBumped { .. } => {}
+            SessionEvent::Loaded { .. } => self.fold_load(),
+        }
+    }
+
+    fn fold_run_event(&mut self, change: &RunEvent, event: &Event, limits: &Limits) {
+        match change {
+            RunEvent::Started(message) => self.fold_run(event, message, limits),
+            RunEvent::MessageQueued(queued) => self.fold_queued(queued, limits),
+            RunEvent::MessageUnqueued { message, by: _ } => {
                 self.queue.retain(|queued| queued.message.message != *message);
                 self.idempotency.remove(&(KeySpace::Prompt, message.clone()));
             }
-            EventKind::RunEnded(report) => {
+            RunEvent::Ended(report) => {
                 if let Some(run) = self.run.take() {
                     self.last_run = Some((run.id, report.outcome, report.exit_code));
                 }
             }
-            EventKind::Steered(steering) => self.fold_steering(steering, limits),
-            EventKind::Adjusted { adjustment, by: _ } => self.fold_adjustment(adjustment),
-            EventKind::Branched { branch, by: _ } => self.fold_branch(*branch),
-            EventKind::CompactionStarted { reason, by: _ } => {
-                self.compaction = Some(ActiveCompaction { start_seq: event.seq, reason: *reason });
+            RunEvent::Steered(steering) => self.fold_steering(steering, limits),
+            RunEvent::RetryStarted(_)
+            | RunEvent::RetryEnded { .. }
+            | RunEvent::ThinkingDelta { .. }
+            | RunEvent::TextDelta { .. }
+            | RunEvent::TextDone { .. }
+            | RunEvent::TurnUsage(_)
+            | RunEvent::Stopping { .. }
+            | RunEvent::Recovered { .. } => self.fold_into_run(event, limits),
+        }
+    }
+
+    fn fold_context_event(&mut self, event: &ContextEvent, seq: Seq) {
+        match event {
+            ContextEvent::Branched { branch, by: _ } => self.fold_branch(*branch),
+            ContextEvent::CompactionStarted { reason, by: _ } => {
+                self.compaction = Some(ActiveCompaction { start_seq: seq, reason: *reason });
             }
-            EventKind::Compacted(compaction) => {
+            ContextEvent::Compacted(compaction) => {
                 self.context_from = compaction.kept_from;
                 self.compaction = None;
             }
-            EventKind::CompactionFailed { .. } => self.compaction = None,
-            EventKind::VersionBumped { .. } => {}
-            EventKind::Unknown(unknown) => self.fold_unknown(&unknown.name),
-            EventKind::Loaded { .. } => self.fold_load(),
-            EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallSettled(_)
-                if self.fold_user_command(&event.kind) => {}
-            EventKind::RetryStarted(_)
-            | EventKind::RetryEnded { .. }
-            | EventKind::Status { .. }
-            | EventKind::ThinkingDelta { .. }
-            | EventKind::TextDelta { .. }
-            | EventKind::TextDone { .. }
-            | EventKind::TurnUsage(_)
-            | EventKind::CallIntended(_)
-            | EventKind::CallStarted { .. }
-            | EventKind::CallOutput { .. }
-            | EventKind::CallSettled(_)
-            | EventKind::GateOpened(_)
-            | EventKind::GateVoted { .. }
-            | EventKind::GateSettled(_)
-            | EventKind::Warned { .. }
-            | EventKind::Failed { .. }
-            | EventKind::RunStopping { .. }
-            | EventKind::RunRecovered { .. }
-            | EventKind::EventsLost { .. } => self.fold_into_run(event, limits),
+            ContextEvent::CompactionFailed { .. } => self.compaction = None,
+        }
+    }
+
+    fn fold_participant_event(&mut self, event: &ParticipantEvent) {
+        match event {
+            ParticipantEvent::Joined { participant, by: _ } => {
+                self.participants.insert(participant.id.clone(), (**participant).clone());
+            }
+            ParticipantEvent::Left { participant, .. } => {
+                self.participants.remove(participant);
+                // Whoever joins under the id later votes for itself.
+                let voter = Voter::Participant(participant.clone());
+                for gate in self.gates.values_mut() {
+                    gate.votes.remove(&voter);
+                }
+            }
+            ParticipantEvent::Posted(_) | ParticipantEvent::Audited { by: _ } => {}
+            ParticipantEvent::RolesChanged { participant, roles, capabilities, by: _ } => {
+                if let Some(known) = self.participants.get_mut(participant) {
+                    known.roles.clone_from(roles);
+                    known.capabilities = *capabilities;
+                }
+            }
+            ParticipantEvent::ApprovalGranted { participant, granted, by: _ } => {
+                if let Some(known) = self.participants.get_mut(participant) {
+                    known.approval_granted = *granted;
+                }
+            }
         }
     }
 
     /// Returns the phase of the session.
     pub fn phase(&self) -> Phase {
         match (&self.run, &self.last_run) {
-            (Some(_), _) if !self.gates.is_empty() => Phase::Waiting,
+            (Some(_), _) if self.awaits_gate() => Phase::Waiting,
             (Some(_), _) => Phase::Running,
             (None, None) => Phase::Idle,
             (None, Some((_, RunOutcome::Success, _))) => Phase::Completed,
@@ -214,18 +261,18 @@ impl State {
 
     /// Folds an event of a user command; returns whether the event belongs to one.
     fn fold_user_command(&mut self, kind: &EventKind) -> bool {
-        if let EventKind::CallIntended(intention) = kind {
+        if let EventKind::Tool(ToolEvent::Intended(intention)) = kind {
             let is_user_command = matches!(intention.purpose, Purpose::UserCommand { .. });
             if is_user_command {
                 self.user_commands.insert(intention.call.clone(), ActiveCall::intended(intention));
             }
             return is_user_command;
         }
-        if let EventKind::CallSettled(result) = kind {
+        if let EventKind::Tool(ToolEvent::Settled(result)) = kind {
             self.user_commands.remove(&result.call);
             return matches!(result.purpose, Purpose::UserCommand { .. });
         }
-        let EventKind::CallStarted { call, tool: _ } = kind else { return false };
+        let EventKind::Tool(ToolEvent::Started { call, tool: _ }) = kind else { return false };
         let user_command = self.user_commands.get_mut(call);
         user_command.map(|call| call.stage = CallStage::Started).is_some()
     }
@@ -239,12 +286,13 @@ impl State {
             self.last_text.clear();
             self.last_message.clear();
             self.last_run = None;
+            self.participants.clear();
         }
         self.name.clone_from(&opening.name);
         self.opening = Some(opening.clone());
         self.opened_at = at;
         // A reopened session accepts messages again.
-        self.open = Openness::Open;
+        self.open = SessionStatus::Open;
         self.adjusted = Adjustment::default();
     }
 
@@ -255,7 +303,7 @@ impl State {
     }
 
     const fn fold_load(&mut self) {
-        self.open = Openness::Open;
+        self.open = SessionStatus::Open;
         self.adjusted.unloaded = None;
     }
 
@@ -271,7 +319,7 @@ impl State {
         let Some(run) = &event.run else { return };
         self.queue.retain(|queued| queued.run != *run);
         self.last_message = tail(&message.text, limits.text_tail).to_owned();
-        self.run = Some(Run::new(run.clone(), message, event.at, self.model_choice()));
+        self.run = Some(Box::new(Run::new(run.clone(), message, event.at, self.model_choice())));
         self.record_key(KeySpace::Prompt, &message.message, message.fingerprint, run, limits);
     }
 
@@ -299,94 +347,50 @@ impl State {
         });
     }
 
-    fn close_gate(&mut self, gate_decision: &GateDecision, limits: &Limits) {
-        let (Some(run), gate) = (&mut self.run, self.gates.remove(&gate_decision.gate)) else { return };
-        let of_budget = gate.as_ref().filter(|gate| gate.question.kind == gate::BUDGET);
-        let resource = of_budget.and_then(|gate| BudgetResource::from_details(&gate.question.details));
-        if let Some(resource) = resource.filter(|_| gate_decision.decision == Decision::Approve) {
-            run.spent.raise(resource);
-        }
-        if let Some(rule) = gate.and_then(|gate| gate.question.grant_rule) {
-            match gate_decision.scope {
-                ApprovalScope::Run => add_grant(&mut run.granted, rule, limits.granted),
-                ApprovalScope::Session => add_grant(&mut self.granted, rule, limits.granted),
-                // These are stored outside the session, or not at all.
-                ApprovalScope::Always | ApprovalScope::Once => {}
-            }
-        }
-        self.settled_gates.push_back(gate_decision.gate.clone());
-        while self.settled_gates.len() > limits.settled_gates {
-            self.settled_gates.pop_front();
-        }
-    }
-
     fn fold_into_run(&mut self, event: &Event, limits: &Limits) {
         let Some(run) = &mut self.run else { return };
         match &event.kind {
-            EventKind::TextDelta { text } => {
+            EventKind::Run(RunEvent::TextDelta { text }) => {
                 if run.open_text() {
                     self.last_text.clear();
                 }
                 append_tail(&mut self.last_text, text, limits.text_tail);
             }
-            EventKind::TextDone { message: _ } => run.close_text(),
-            EventKind::TurnUsage(usage) => run.spent.add(&usage.usage),
-            EventKind::CallIntended(intention) => run.add_call(intention),
-            EventKind::CallStarted { call, tool: _ } => run.start_call(call),
-            EventKind::CallSettled(result) => run.settle_call(result),
-            EventKind::GateOpened(question) => {
-                // The gate about a call of unknown result has no digest and keeps the approved one.
-                if let (Some(call), Some(digest)) = (run.calls.get_mut(&question.call), &question.digest) {
-                    call.approved_digest = Some(digest.clone());
-                }
-                self.gates.insert(question.gate.clone(), Gate::new((**question).clone()));
-            }
-            EventKind::GateVoted { gate, decision, by } => {
-                if let Some(gate) = self.gates.get_mut(gate) {
-                    gate.votes.insert(by.clone(), *decision);
-                }
-            }
-            EventKind::GateSettled(gate_decision) => self.close_gate(gate_decision, limits),
-            EventKind::RunStopping { outcome, reason, by } => {
+            EventKind::Run(RunEvent::TextDone { message: _ }) => run.close_text(),
+            EventKind::Run(RunEvent::TurnUsage(usage)) => run.spent.add(&usage.usage),
+            EventKind::Tool(ToolEvent::Intended(intention)) => run.add_call(intention),
+            EventKind::Tool(ToolEvent::Started { call, tool: _ }) => run.start_call(call),
+            EventKind::Tool(ToolEvent::Settled(result)) => run.settle_call(result),
+            EventKind::Run(RunEvent::Stopping { outcome, reason, by }) => {
                 run.stopping = Some(PendingStop { outcome: *outcome, reason: reason.clone(), by: by.clone() });
             }
-            EventKind::RunRecovered { phase: _ } => run.discard_open_text(),
-            EventKind::Warned { code, .. } if is_turn_interrupted(code) => run.discard_open_text(),
-            EventKind::RetryStarted(retry) => run.retry_attempt = Some(retry.attempt),
-            EventKind::RetryEnded { .. } => run.retry_attempt = None,
-            EventKind::EventsLost { after: _, cause } => run.history_damaged |= *cause == LossCause::Damage,
-            EventKind::SessionOpened(_)
-            | EventKind::SessionRenamed { .. }
-            | EventKind::SessionEnded { .. }
-            | EventKind::RunStarted(_)
-            | EventKind::MessageQueued(_)
-            | EventKind::MessageUnqueued { .. }
-            | EventKind::RunEnded(_)
-            | EventKind::Steered(_)
-            | EventKind::VersionBumped { .. }
-            | EventKind::Loaded { .. }
-            | EventKind::Adjusted { .. }
-            | EventKind::Branched { .. }
-            | EventKind::CompactionStarted { .. }
-            | EventKind::Compacted(_)
-            | EventKind::CompactionFailed { .. }
-            | EventKind::Status { .. }
-            | EventKind::ThinkingDelta { .. }
-            | EventKind::CallOutput { .. }
-            | EventKind::Warned { .. }
-            | EventKind::Failed { .. }
-            | EventKind::Unknown(_) => {}
+            EventKind::Run(RunEvent::Recovered { phase: _ }) => run.discard_open_text(),
+            EventKind::Notice(NoticeEvent::Warned { code, .. }) if is_turn_interrupted(code) => run.discard_open_text(),
+            EventKind::Run(RunEvent::RetryStarted(retry)) => run.retry_attempt = Some(retry.attempt),
+            EventKind::Run(RunEvent::RetryEnded { .. }) => run.retry_attempt = None,
+            EventKind::Notice(NoticeEvent::EventsLost { after: _, cause }) => {
+                run.history_damaged |= *cause == LossCause::Damage
+            }
+            EventKind::Session(_)
+            | EventKind::Context(_)
+            | EventKind::Gate(_)
+            | EventKind::Participant(_)
+            | EventKind::Run(
+                RunEvent::Started(_)
+                | RunEvent::MessageQueued(_)
+                | RunEvent::MessageUnqueued { .. }
+                | RunEvent::Ended(_)
+                | RunEvent::Steered(_)
+                | RunEvent::ThinkingDelta { .. },
+            )
+            | EventKind::Tool(ToolEvent::Output { .. })
+            | EventKind::Notice(
+                NoticeEvent::Status { .. }
+                | NoticeEvent::Warned { .. }
+                | NoticeEvent::Failed { .. }
+                | NoticeEvent::Unknown(_),
+            ) => {}
         }
-    }
-}
-
-/// Adds a rule if it is new. Beyond the limit the oldest rule is dropped, and its calls ask again.
-fn add_grant(granted: &mut VecDeque<String>, rule: String, limit: usize) {
-    if !granted.contains(&rule) {
-        granted.push_back(rule);
-    }
-    while granted.len() > limit {
-        granted.pop_front();
     }
 }
 

@@ -56,9 +56,9 @@ pub fn report_error(error: &(dyn Error + 'static)) {
     let mut cause = error.source();
     while let Some(next) = cause {
         // Some errors include the text of their cause.
-        let words = next.to_string();
-        if !text.ends_with(&words) {
-            text.push_str(&format!(": {words}"));
+        let message = next.to_string();
+        if !text.ends_with(&message) {
+            text.push_str(&format!(": {message}"));
         }
         cause = next.source();
     }
@@ -72,10 +72,10 @@ pub fn report_error(error: &(dyn Error + 'static)) {
 pub fn install_panic_hook() {
     panic::set_hook(Box::new(|panic| {
         let at = panic.location().map(ToString::to_string).unwrap_or_default();
-        let words = panic_message(panic.payload());
-        tracing::error!(%at, words, "panic");
+        let message = panic_message(panic.payload());
+        tracing::error!(%at, message, "panic");
         // If standard error fails too, the panic cannot be reported.
-        let _ = writeln!(io::stderr(), "pushd: panic at {at}: {words}");
+        let _ = writeln!(io::stderr(), "pushd: panic at {at}: {message}");
     }));
 }
 
@@ -85,9 +85,9 @@ fn panic_message(payload: &dyn Any) -> &'static str {
 
 /// Escapes the characters of a record that would control a terminal, be invisible or start another record.
 fn escape_record(record: &str) -> String {
-    let (words, end) = record.strip_suffix('\n').map_or((record, ""), |words| (words, "\n"));
+    let (text, end) = record.strip_suffix('\n').map_or((record, ""), |text| (text, "\n"));
     let mut line = String::with_capacity(record.len());
-    for c in words.chars() {
+    for c in text.chars() {
         match c {
             '\t' => line.push(c),
             _ if c.is_control() || is_invisible(c) => line.extend(c.escape_default()),
@@ -130,11 +130,11 @@ mod tests {
 
     #[test]
     fn a_formatted_panic_message_is_not_logged() {
-        let said = |panics: fn()| panic_message(&*panic::catch_unwind(panics).unwrap_err());
-        assert_eq!(said(|| panic!("plain words")), "plain words");
-        let secret = said(|| panic!("no {}", std::hint::black_box("hunter2hunter2")));
+        let message_of = |panics: fn()| panic_message(&*panic::catch_unwind(panics).unwrap_err());
+        assert_eq!(message_of(|| panic!("plain text")), "plain text");
+        let secret = message_of(|| panic!("no {}", std::hint::black_box("hunter2hunter2")));
         assert!(secret.contains("message omitted"), "{secret}");
-        let cut = said(|| drop("hunter2hunter2é"[..std::hint::black_box(15)].to_owned()));
+        let cut = message_of(|| drop("hunter2hunter2é"[..std::hint::black_box(15)].to_owned()));
         assert!(!cut.contains("hunter2"), "{cut}");
     }
 

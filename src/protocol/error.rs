@@ -133,12 +133,17 @@ pub fn from_refusal(refusal: Refusal) -> ErrorBody {
         Refusal::UnknownGate => ErrorBody::permanent(Code::ApprovalNotFound, message),
         Refusal::GateClosed => ErrorBody::permanent(Code::ApprovalExpired, message),
         Refusal::UnknownChoice | Refusal::UnknownScope => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::NotEligible => ErrorBody::permanent(Code::AttachForbidden, message),
+        Refusal::GateExists => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::TooManyGates => ErrorBody::transient(Code::InvalidRequest, message),
         Refusal::KeyConflict => ErrorBody::permanent(Code::InvalidRequest, message),
         Refusal::NotQueued => ErrorBody::permanent(Code::InvalidRequest, message),
         Refusal::QueueFull => ErrorBody::transient(Code::InvalidRequest, message),
         Refusal::TooManySteers => ErrorBody::permanent(Code::InvalidRequest, message),
-        Refusal::TooManyParticipants => ErrorBody::transient(Code::InvalidRequest, message),
+        Refusal::TooManyAttached => ErrorBody::transient(Code::InvalidRequest, message),
         Refusal::NotPermitted => ErrorBody::permanent(Code::AttachForbidden, message),
+        Refusal::UnknownParticipant | Refusal::ParticipantExists => ErrorBody::permanent(Code::InvalidRequest, message),
+        Refusal::TooManyParticipants => ErrorBody::transient(Code::InvalidRequest, message),
         Refusal::SessionEnded => ErrorBody::permanent(Code::InvalidRequest, message),
         Refusal::AlreadyOpen => ErrorBody::permanent(Code::InvalidRequest, message),
         Refusal::Compacting => ErrorBody::transient(Code::RunInProgress, message),
@@ -148,6 +153,9 @@ pub fn from_refusal(refusal: Refusal) -> ErrorBody {
         Refusal::TooManyUserCommands => ErrorBody::transient(Code::RunInProgress, message),
         Refusal::Stale { .. } | Refusal::UnknownPosition | Refusal::ImportTooLarge => {
             ErrorBody::permanent(Code::InvalidRequest, message)
+        }
+        Refusal::RuleWithoutScope | Refusal::InvalidRule | Refusal::SecretInRule | Refusal::RuleTooNarrow => {
+            ErrorBody::permanent(Code::InvalidRequest, format!("payload.rule: {message}"))
         }
         Refusal::AnswerNeeded | Refusal::UnknownAnswer => ErrorBody::permanent(Code::InvalidRequest, message),
     }
@@ -167,7 +175,7 @@ mod tests {
 
     #[test]
     fn refusals_have_the_codes_of_the_protocol() {
-        for (asked, code, retryable) in [
+        for (refusal, code, retryable) in [
             (Refusal::RunActive, Code::RunInProgress, true),
             (Refusal::NoActiveRun, Code::NoActiveRun, false),
             (Refusal::UnknownGate, Code::ApprovalNotFound, false),
@@ -176,9 +184,9 @@ mod tests {
             (Refusal::QueueFull, Code::InvalidRequest, true),
             (Refusal::KeyConflict, Code::InvalidRequest, false),
         ] {
-            let body = from_refusal(asked);
-            assert_eq!((body.code, body.retryable), (code, retryable), "{asked:?}");
-            assert_eq!(body.message, asked.to_string());
+            let body = from_refusal(refusal);
+            assert_eq!((body.code, body.retryable), (code, retryable), "{refusal:?}");
+            assert_eq!(body.message, refusal.to_string());
         }
     }
 }

@@ -1,14 +1,15 @@
-//! The requests of clients as plain data, in the words of no protocol.
+//! The requests of clients as plain data, independent of any protocol.
 //!
 //! A protocol decodes a frame into a [`Request`]. The daemon mints ids, sanitizes texts and builds the kernel command.
 
 use std::fmt;
 
-use super::ProtocolName;
 use super::error::ErrorBody;
+use super::operation::CommandRequest;
+pub use super::participant_intent::{Join, OpenGate, ParticipantIntent};
 use crate::kernel::environment::Environment;
 use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision, Image};
-use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq, SessionId};
 
 /// A decoded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Request {
 /// The parts of a request that its reply repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestTag {
-    /// The id to answer under; the daemon generates one if it is missing.
+    /// The id to answer under; if it is missing, the daemon generates one for a protocol that needs it.
     pub request_id: Option<String>,
     /// The type as sent.
     pub kind_name: String,
@@ -90,6 +91,8 @@ pub enum Intent {
     },
     /// Switch this connection to another protocol.
     SwitchProtocol(Box<SwitchProtocol>),
+    /// A command that the command log admits.
+    Command(Box<CommandRequest>),
     /// A request to one session.
     Session {
         /// The session.
@@ -102,8 +105,8 @@ pub enum Intent {
 /// The parameters of a protocol switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchProtocol {
-    /// The new protocol.
-    pub protocol: ProtocolName,
+    /// The name of the new protocol.
+    pub protocol: String,
     /// The user's working directory.
     pub cwd: Option<String>,
     /// The user's environment.
@@ -146,6 +149,13 @@ pub enum SessionIntent {
         /// The reason.
         reason: String,
     },
+    /// Run a command of the user's own, beside any run.
+    UserCommand(Box<UserCommand>),
+    /// Stop commands of the user.
+    StopUserCommand {
+        /// The command, by default all of them.
+        call: Option<CallId>,
+    },
     /// Return the snapshot of the session.
     Snapshot,
     /// Return the messages of the session.
@@ -169,13 +179,17 @@ pub enum SessionIntent {
         /// The user's environment.
         environment: Option<Environment>,
     },
+    /// Fork the session: start another one with its conversation.
+    Fork(Box<Fork>),
     /// Delete the session with all of its data.
     Delete {
         /// Whether to report only what would be deleted.
         dry_run: bool,
-        /// Whether imported Pi session files are deleted too.
-        with_pi_files: bool,
+        /// Whether imported session files are deleted too.
+        with_imported_files: bool,
     },
+    /// A request about participants, their messages and their approvals.
+    Participant(ParticipantIntent),
 }
 
 /// The parameters of a new session.
@@ -199,6 +213,17 @@ pub struct StartSession {
     pub metadata: Option<Json>,
     /// The user's environment.
     pub environment: Option<Environment>,
+    /// The idempotency key.
+    pub idempotency_key: Option<String>,
+}
+
+/// The parameters of a fork.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fork {
+    /// The last event that it inherits, by default the newest.
+    pub at: Option<Seq>,
+    /// Its display name, by default that of its parent.
+    pub name: Option<String>,
     /// The idempotency key.
     pub idempotency_key: Option<String>,
 }
@@ -236,6 +261,8 @@ pub struct Attach {
     pub token: Option<Token>,
     /// Whether to attach read-only.
     pub read_only: bool,
+    /// Whether the owner reads everything, also what is not for it; that is recorded.
+    pub as_owner: bool,
     /// The user's environment.
     pub environment: Option<Environment>,
 }
@@ -261,6 +288,17 @@ pub struct Prompt {
     pub environment: Option<Environment>,
 }
 
+/// A command of the user's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserCommand {
+    /// The text for the shell.
+    pub command: String,
+    /// Whether the model sees the command and its output.
+    pub in_context: bool,
+    /// The user's environment.
+    pub environment: Option<Environment>,
+}
+
 /// A vote on an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalDecision {
@@ -276,6 +314,8 @@ pub struct ApprovalDecision {
     pub comment: Option<String>,
     /// The scope of an approval.
     pub scope: ApprovalScope,
+    /// The rule to grant in place of the offered one, as sent.
+    pub rule: Option<String>,
     /// The answer to a form, as sent.
     pub answer: Option<Json>,
     /// The user's environment.

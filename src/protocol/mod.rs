@@ -1,14 +1,21 @@
-//! Protocol adapters: decode client frames into requests, and encode replies and events into frames.
+//! Protocols: decode client frames into requests, and encode replies and events into frames.
 //!
-//! Requests, replies and errors are the words of no protocol. Each adapter is pure and depends on them, the kernel and
-//! its records only. It does no I/O, reads no clock and mints no ids, and no adapter names another adapter.
+//! Requests, replies and errors are independent of any protocol. Each protocol is pure and depends on them, the kernel and
+//! its records only. It does no I/O, reads no clock and mints no ids, and no protocol names another.
 
+pub mod command_policy;
+pub mod command_protocol;
 pub mod error;
 pub mod intent;
+pub mod operation;
+pub mod operation_result;
+pub mod participant_intent;
 pub mod pi;
 pub mod push;
 pub mod reply;
-pub mod transcript;
+
+/// The format of session files, which other programs read and write too.
+pub use pi::session_file;
 
 use crate::kernel::command::PrivateEvent;
 use crate::kernel::event::Event;
@@ -16,13 +23,6 @@ use crate::kernel::id::SessionId;
 use error::ErrorBody;
 use intent::{Malformed, Request, RequestTag};
 use reply::Reply;
-
-/// A protocol that a connection can switch to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProtocolName {
-    /// Pi.
-    Pi,
-}
 
 /// A protocol as one connection speaks it: a pure translation between frames and the requests, replies and events of
 /// the daemon.
@@ -40,10 +40,31 @@ pub trait Protocol: Send + Sync {
     /// Returns what is refused, and why, if the frame is not a request.
     fn decode(&self, frame: &[u8]) -> Result<Request, Malformed>;
 
-    /// Returns the refusal of a frame of `bytes` bytes, which exceeds the limit.
-    fn too_long(&self, bytes: u64, limit: usize) -> Malformed;
+    /// Returns the refusal of a frame of `bytes` bytes, which exceeds the limit; `head` and `tail` are its first and last
+    /// bytes.
+    fn too_long(&self, bytes: u64, limit: usize, head: &[u8], tail: &[u8]) -> Malformed;
 
-    /// Appends the reply to a request. Its tag has an id.
+    /// Decodes a binary frame, whose content is discarded. Unless a protocol has its own refusal, it is an empty frame.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is refused, and why.
+    fn binary(&self) -> Result<Request, Malformed> {
+        self.decode(b"")
+    }
+
+    /// Returns whether the daemon gives a request without an id one, under which it is answered.
+    fn needs_request_ids(&self) -> bool {
+        true
+    }
+
+    /// Returns whether a client on the network must present the attach token of a session, or have started it, before any
+    /// other request to it. Otherwise the identity of its connection alone decides.
+    fn needs_attach_tokens(&self) -> bool {
+        true
+    }
+
+    /// Appends the reply to a request. Its tag has an id if the protocol needs request ids.
     fn reply(&self, tag: &RequestTag, reply: Result<&Reply, &ErrorBody>, out: &mut Vec<u8>);
 
     /// Appends what concerns this subscriber of a session alone.
@@ -52,7 +73,7 @@ pub trait Protocol: Send + Sync {
     /// Returns how events are encoded.
     fn event_encoding(&self) -> EventEncoding;
 
-    /// Appends the frames of an event: none, one or several. Not called if the encoding is the record.
+    /// Appends the frames of an event: none, one or several. Called for shared encodings only.
     fn event(&self, session: &SessionId, event: &Event, out: &mut Vec<u8>);
 }
 
@@ -63,6 +84,8 @@ pub enum EventEncoding {
     Record,
     /// By [`Protocol::event`]. Connections whose protocols have the same key share one encoding of each block.
     Shared(EncodingKey),
+    /// By a projection of the session, which all connections of the protocol share: a connection reads no feed.
+    Projected,
 }
 
 /// Names an encoding of events.

@@ -1,8 +1,9 @@
-//! The replies to requests as plain data, in the words of no protocol.
+//! The replies to requests as plain data, independent of any protocol.
 
 use crate::kernel::command::{Phase, QueueEntry, Repetition, Replay, Snapshot};
 use crate::kernel::event::GateQuestion;
-use crate::kernel::id::{Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::id::{CallId, GateId, Json, MessageId, ParticipantId, RunId, Seq, SessionId};
+use crate::kernel::participant::{Participant, Presence};
 use crate::kernel::time::Now;
 
 /// The successful reply to a request.
@@ -12,6 +13,8 @@ pub enum Reply {
     Hello {
         /// The version of the daemon.
         version: &'static str,
+        /// The home directory of the daemon's user, if it is UTF-8.
+        home: Option<String>,
     },
     /// The connection works; the daemon's time.
     Pong(Now),
@@ -57,6 +60,8 @@ pub enum Reply {
     Queue(Vec<QueueEntry>),
     /// The state of a session.
     Snapshot(Box<Snapshot>),
+    /// A command of the user has started.
+    UserCommandStarted(CallId),
     /// A compaction has started with this event.
     Compacting(Seq),
     /// The request was carried out or accepted, and there is nothing to return.
@@ -77,6 +82,12 @@ pub enum Reply {
         /// Why the daemon's environment is used instead.
         warning: Option<String>,
     },
+    /// The participants of a session and their presence, ordered by id.
+    Participants(Vec<(Participant, Presence)>),
+    /// The connection takes part as this participant.
+    Joined(ParticipantId),
+    /// An approval that belongs to no run is open.
+    GateOpened(GateId),
     /// Some messages of a session.
     Messages(MessagePage),
     /// Some sessions.
@@ -161,8 +172,8 @@ pub struct MessagePage {
 pub struct PendingApproval {
     /// Its session.
     pub session: SessionId,
-    /// Its run.
-    pub run: RunId,
+    /// Its run, unless it belongs to none.
+    pub run: Option<RunId>,
     /// The question.
     pub question: GateQuestion,
 }
@@ -299,6 +310,8 @@ pub struct Metrics {
     pub uptime_seconds: u64,
     /// The path of its socket.
     pub socket: String,
+    /// The address of the port for all protocols, if enabled.
+    pub http: Option<String>,
     /// The address of the Pi endpoint, if enabled.
     pub pi: Option<String>,
     /// How many sessions are stored.

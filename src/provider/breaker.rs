@@ -70,30 +70,30 @@ pub struct Counts {
 pub struct Breaker {
     policy: Policy,
     opened_at: Option<Instant>,
-    probing: Probing,
+    probing: ProbeState,
     counts: Counts,
 }
 
 /// Whether a probe is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Probing {
-    No,
-    Yes,
+enum ProbeState {
+    Idle,
+    InProgress,
 }
 
 impl Breaker {
     /// Creates a closed breaker.
     pub const fn new(policy: Policy) -> Self {
         let counts = Counts { consecutive_failures: 0, opened: 0, refused: 0 };
-        Self { policy, opened_at: None, probing: Probing::No, counts }
+        Self { policy, opened_at: None, probing: ProbeState::Idle, counts }
     }
 
     /// Decides whether a request is admitted now.
     pub fn admit(&mut self, now: Instant) -> Admission {
         let Some(opened_at) = self.opened_at else { return Admission::Pass };
         let left = self.policy.open_duration.saturating_sub(now.saturating_duration_since(opened_at));
-        if left.is_zero() && self.probing == Probing::No {
-            self.probing = Probing::Yes;
+        if left.is_zero() && self.probing == ProbeState::Idle {
+            self.probing = ProbeState::InProgress;
             return Admission::Probe;
         }
         self.counts.refused = self.counts.refused.saturating_add(1);
@@ -106,7 +106,7 @@ impl Breaker {
         if self.opened_at.is_none() {
             return Admission::Pass;
         }
-        self.probing = Probing::Yes;
+        self.probing = ProbeState::InProgress;
         Admission::Probe
     }
 
@@ -120,7 +120,7 @@ impl Breaker {
     /// Records a complete response.
     pub fn record_success(&mut self) {
         self.opened_at = None;
-        self.probing = Probing::No;
+        self.probing = ProbeState::Idle;
         self.counts.consecutive_failures = 0;
     }
 
@@ -140,7 +140,7 @@ impl Breaker {
     /// probe.
     pub fn record_abandoned(&mut self, admission: Admission) {
         if admission == Admission::Probe {
-            self.probing = Probing::No;
+            self.probing = ProbeState::Idle;
         }
     }
 
@@ -160,7 +160,7 @@ impl Breaker {
 
     /// Returns whether a probe is in progress.
     pub const fn is_probed(&self) -> bool {
-        matches!(self.probing, Probing::Yes)
+        matches!(self.probing, ProbeState::InProgress)
     }
 
     /// Returns the counters.

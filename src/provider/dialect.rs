@@ -214,14 +214,8 @@ pub(super) fn interrupted_error() -> ModelError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::settings::TEST_KINDS;
     use crate::provider::model::{CallOutcome, Entry, ToolCall};
     use crate::provider::samples;
-
-    #[test]
-    fn the_tests_of_the_configuration_use_the_built_in_kinds() {
-        assert_eq!(kinds(BUILT_IN), TEST_KINDS);
-    }
 
     #[test]
     fn an_invented_tool_name_is_sanitized_for_every_dialect() {

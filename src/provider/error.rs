@@ -178,10 +178,7 @@ impl ModelError {
 /// Returns at most `bytes` bytes of a text, cut at a character boundary, with control characters replaced by
 /// spaces.
 pub(super) fn excerpt(text: &str, bytes: usize) -> String {
-    let mut end = bytes.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(bytes);
     let cut = if end < text.len() { "…" } else { "" };
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     text.get(..end).unwrap_or_default().chars().map(plain).chain(cut.chars()).collect()

@@ -28,6 +28,7 @@ mod reports;
 pub mod retry;
 #[cfg(test)]
 mod samples;
+mod sse_turn;
 mod target;
 mod turn_builder;
 mod turn_stream;

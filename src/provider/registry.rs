@@ -16,6 +16,7 @@ use super::http::{HttpClient, read_body};
 use super::keys::{AskKeyring, Key, KeySource, KeyStore, Keyring, ResolvedKey};
 use super::limits::Limits;
 use super::model::{Request, Thinking};
+use super::playbook;
 use super::retry::Policy;
 use super::target::Target;
 use super::turn_stream::TurnStream;
@@ -239,7 +240,12 @@ impl ModelRegistry {
     pub(super) fn settings(&self, provider: &str) -> Result<&Settings, ModelError> {
         self.settings.get(provider).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();
-            let message = format!("there is no provider {provider:?}; known are {}", known.join(", "));
+            let known = known.join(", ");
+            let message = if provider == playbook::NAME {
+                format!("the provider {provider:?} has no model; providers with models: {known}")
+            } else {
+                format!("there is no provider {provider:?}; known are {known}")
+            };
             ModelError::new(ModelErrorKind::NotConfigured, message)
         })
     }

@@ -8,9 +8,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::turn_stream::PendingRetry;
-use crate::kernel::effect::{CallRequest, FinishReport, GateRequest, Precondition, Report};
+use crate::kernel::effect::{CallRequest, FinishReport, GateRequest, Precondition, Report, RequestSubject};
 use crate::kernel::event::{DenialEffect, Intention, Purpose, Retry, ToolError, TurnUsage};
+use crate::kernel::gate::BudgetResource;
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq};
+use crate::kernel::quorum::Quorum;
 use crate::redact::{self, MaskError, Masker, RedactionStream, Redactor};
 
 /// A report of a provider or a tool, with the data that the session must not store.
@@ -78,6 +80,8 @@ pub struct Question {
     pub digest: Option<String>,
     /// The effect of a denial with a comment.
     pub denial: DenialEffect,
+    /// The exhausted resource, if it asks for more budget.
+    pub budget: Option<BudgetResource>,
     /// The form to fill in: a JSON object.
     pub form: Option<String>,
     /// The timeout of the question in milliseconds; `None` is the longest one.
@@ -102,6 +106,7 @@ impl Question {
             grant_rule: None,
             digest: None,
             denial: DenialEffect::EndRun,
+            budget: None,
             form: None,
             timeout_millis: None,
             policy_comment: format!("this run cannot prompt for approval; {APPROVE_REMEDY}"),
@@ -237,7 +242,7 @@ impl ReportSender {
         let decision = self.step_policy.as_ref().map_or(StepDecision::Allow, |policy| policy.check(tool, &args));
         let question = match decision {
             StepDecision::Allow => question,
-            StepDecision::Ask(asked) => question.or(Some(*asked)),
+            StepDecision::Ask(policy_question) => question.or(Some(*policy_question)),
             StepDecision::Deny(error) => return self.refuse_call_for(tool, args, purpose, error).await,
         };
         let Some(question) = question else {
@@ -418,17 +423,20 @@ impl ReportSender {
         };
         let ask = GateRequest {
             gate: (self.ids.gate)(),
-            kind: question.kind.to_owned(),
+            subject: match (form, question.budget) {
+                (Some(form), _) => RequestSubject::Form { kind: question.kind.to_owned(), form: Json::new(form) },
+                (None, Some(resource)) => RequestSubject::Budget(resource),
+                (None, None) => RequestSubject::ToolCall { kind: question.kind.to_owned() },
+            },
             title,
             summary,
             details: Json::new(details),
             choices: question.choices.clone(),
-            quorum: 1,
+            quorum: Quorum::Any(1),
             // A rule that contains a secret cannot be stored, and without the secret it would be a different rule.
             grant_rule: question.grant_rule.clone().filter(|rule| self.redactor.redact(rule) == *rule),
             digest: question.digest.clone(),
             on_denial: question.denial,
-            form: form.map(Json::new),
             timeout_millis: question.timeout_millis,
             policy_comment: Some(self.redactor.redact(&question.policy_comment).into_owned()),
         };

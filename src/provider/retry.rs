@@ -49,18 +49,18 @@ impl Policy {
         if !is_transient(error.kind) || !error.retryable || attempt >= self.attempts {
             return RetryDecision::Fail(error);
         }
-        let asked = error.retry_after.unwrap_or_default();
-        if asked > self.max_retry_after {
+        let requested = error.retry_after.unwrap_or_default();
+        if requested > self.max_retry_after {
             let message = format!(
                 "{}; the server asks for a retry after {} s, more than the limit of {} s",
                 error.message,
-                asked.as_secs(),
+                requested.as_secs(),
                 self.max_retry_after.as_secs()
             );
             return RetryDecision::Fail(ModelError { message, ..error });
         }
         let backoff = Backoff { first: self.first_pause, limit: self.max_pause };
-        RetryDecision::RetryAfter(backoff.delay(attempt.saturating_sub(1), chance).max(asked))
+        RetryDecision::RetryAfter(backoff.delay(attempt.saturating_sub(1), chance).max(requested))
     }
 }
 

@@ -216,8 +216,7 @@ impl TurnBuilder {
 
 /// Returns at most `bytes` bytes of a name, cut at a character boundary.
 fn truncate_name(name: &str, bytes: usize) -> &str {
-    let end = (0..=bytes.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
-    name.get(..end.unwrap_or_default()).unwrap_or_default()
+    name.get(..name.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
 /// The maximum length of a call id or a tool name; a longer one is truncated.

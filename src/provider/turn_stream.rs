@@ -362,15 +362,15 @@ impl OpenResponse {
 }
 
 /// Makes one attempt, up to the first delta.
-async fn attempt(asked: Arc<PreparedRequest>) -> Result<OpenResponse, ModelError> {
-    let target = &asked.target;
+async fn attempt(request: Arc<PreparedRequest>) -> Result<OpenResponse, ModelError> {
+    let target = &request.target;
     let started = Instant::now();
-    let response = send(&asked).await.map_err(|error| target.redact(error))?;
+    let response = send(&request).await.map_err(|error| target.redact(error))?;
     let patience = started + target.limits.first_byte_timeout;
     let mut open = OpenResponse {
         target: Arc::clone(target),
         stream: response.into_body(),
-        reader: (asked.decoder)(target.limits.turn, asked.label.clone()),
+        reader: (request.decoder)(target.limits.turn, request.label.clone()),
         ready: Vec::new(),
         error: None,
         body_state: BodyState::Open,
@@ -382,8 +382,8 @@ async fn attempt(asked: Arc<PreparedRequest>) -> Result<OpenResponse, ModelError
 }
 
 /// Sends the request and checks the status and the content type of the response.
-async fn send(asked: &PreparedRequest) -> Result<Response<ResponseBody>, ModelError> {
-    let PreparedRequest { target, path, body, model, .. } = asked;
+async fn send(request: &PreparedRequest) -> Result<Response<ResponseBody>, ModelError> {
+    let PreparedRequest { target, path, body, model, .. } = request;
     let call = target.request(path, Some(body.clone()))?;
     let response = target.client.send(call, target.limits.first_byte_timeout).await?;
     let (status, headers) = (response.status(), response.headers().clone());

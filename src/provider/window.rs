@@ -162,9 +162,9 @@ mod tests {
             ("maximum context length exceeded", None),
             ("the maximum context length is 3 tokens", None),
         ];
-        for (said, window) in cases {
-            let error = ModelError::new(ModelErrorKind::ContextTooLong, "x answered 400").with_detail(said);
-            assert_eq!(from_error(&error), window, "{said}");
+        for (text, window) in cases {
+            let error = ModelError::new(ModelErrorKind::ContextTooLong, "x answered 400").with_detail(text);
+            assert_eq!(from_error(&error), window, "{text}");
         }
     }
 

@@ -11,18 +11,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::kernel::command::Openness;
+use crate::kernel::command::SessionStatus;
 use crate::kernel::effect::ModelChoice;
-use crate::kernel::event::{Budget, Decision, EventKind, Message, RunReport};
-use crate::kernel::gate::Gate;
+use crate::kernel::event::{Budget, ContextEvent, EventKind, Message, RunEvent, RunReport, SessionEvent, ToolEvent};
+use crate::kernel::gate::{Gate, Voter};
 use crate::kernel::id::{Fingerprint, GateId, MessageId, RunId, Seq};
 use crate::kernel::idempotency::{IdempotencyCache, KeyEntry, KeySpace};
 use crate::kernel::state::{ActiveCompaction, PendingStop, Run, RunUsage, State};
 use crate::kernel::time::Now;
 use crate::record::{self, RecordError};
 use parts::{
-    active_compaction, adjustment, adjustment_line, decode_calls, decode_line, empty_report, encode_calls, event_line,
-    opening, question, report,
+    active_compaction, adjustment, adjustment_line, decision, decode_calls, decode_line, empty_report, encode_calls,
+    event_line, gate_line, opening, owner_vote, owner_votes, participant_lines, participant_votes, participants,
+    question, report,
 };
 
 /// The version that is written.
@@ -106,6 +107,14 @@ struct CheckpointData {
     /// The start of the active compaction, with its position.
     #[serde(default)]
     compaction: Option<(u64, Line)>,
+    /// The participants, as the events with which they would join.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    participants: Vec<Line>,
+    /// The votes of participants: the gate, the participant, and whether it approves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    participant_votes: Vec<(String, String, bool)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_restricted_events: bool,
     /// The kinds of events that the writer did not know and did not fold.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     unknown_kinds: BTreeSet<String>,
@@ -171,10 +180,7 @@ struct KeyEntryData {
 
 impl CheckpointData {
     fn from_state(state: &State) -> Self {
-        let gates = state.gates.values().filter_map(|gate| {
-            let votes = gate.votes.iter().map(|(by, vote)| (by.clone(), *vote == Decision::Approve));
-            Some((event_line(EventKind::GateOpened(Box::new(gate.question.clone())))?, votes.collect()))
-        });
+        let gates = state.gates.values().filter_map(|gate| Some((gate_line(gate)?, owner_votes(gate))));
         let ledger = state.idempotency.entries().map(|((scope, key), entry)| KeyEntryData {
             steer: *scope == KeySpace::Steer,
             key: key.as_str().to_owned(),
@@ -183,21 +189,29 @@ impl CheckpointData {
         });
         let last_run = state.last_run.as_ref().and_then(|(run, outcome, exit_code)| {
             let report = RunReport { outcome: *outcome, exit_code: *exit_code, ..empty_report() };
-            Some((run.as_str().to_owned(), event_line(EventKind::RunEnded(Box::new(report)))?))
+            Some((run.as_str().to_owned(), event_line(EventKind::Run(RunEvent::Ended(Box::new(report))))?))
         });
         let compaction = state.compaction.and_then(|ActiveCompaction { start_seq: began, reason }| {
-            Some((began.number(), event_line(EventKind::CompactionStarted { reason, by: None })?))
+            Some((
+                began.number(),
+                event_line(EventKind::Context(ContextEvent::CompactionStarted { reason, by: None }))?,
+            ))
         });
-        let queue =
-            state.queue.iter().filter_map(|queued| event_line(EventKind::MessageQueued(Box::new(queued.clone()))));
+        let queue = state
+            .queue
+            .iter()
+            .filter_map(|queued| event_line(EventKind::Run(RunEvent::MessageQueued(Box::new(queued.clone())))));
         Self {
             version: VERSION,
-            opening: state.opening.clone().and_then(|opening| event_line(EventKind::SessionOpened(Box::new(opening)))),
+            opening: state
+                .opening
+                .clone()
+                .and_then(|opening| event_line(EventKind::Session(SessionEvent::Opened(Box::new(opening))))),
             name: state.name.clone(),
             opened_at: state.opened_at.0,
             updated_at: state.updated_at.0,
             last_seq: state.last_seq.number(),
-            run: state.run.as_ref().and_then(RunData::from_run),
+            run: state.run.as_deref().and_then(RunData::from_run),
             gates: gates.collect(),
             settled_gates: state.settled_gates.iter().map(|gate| gate.as_str().to_owned()).collect(),
             granted: state.granted.clone(),
@@ -206,12 +220,15 @@ impl CheckpointData {
             last_text: state.last_text.clone(),
             last_message: state.last_message.clone(),
             last_run,
-            ended: state.open == Openness::Ended,
+            ended: state.open == SessionStatus::Ended,
             context_from: state.context_from.number(),
             session_version: state.version,
             adjusted: adjustment_line(&state.adjusted),
             asides: encode_calls(&state.user_commands),
             compaction,
+            participants: participant_lines(state),
+            participant_votes: participant_votes(state),
+            has_restricted_events: state.has_restricted_events,
             unknown_kinds: state.unknown_kinds.clone(),
         }
     }
@@ -219,13 +236,12 @@ impl CheckpointData {
     fn into_state(self) -> Result<State, CheckpointError> {
         let opening = self.opening.map(|line| opening(&line)).transpose()?;
         let gates = self.gates.into_iter().map(|(line, votes)| {
-            let question = question(&line)?;
-            let vote = |approves| if approves { Decision::Approve } else { Decision::Deny };
-            let votes = votes.into_iter().map(|(by, approves)| (by, vote(approves))).collect();
-            Ok((question.gate.clone(), Gate { question, votes }))
+            let (question, of_run) = question(&line)?;
+            let run = self.run.as_ref().filter(|_| of_run).map(|run| RunId::from(run.id.as_str()));
+            Ok((question.gate.clone(), Gate { run, question, votes: owner_vote(&votes) }))
         });
         let queue = self.queue.iter().map(|line| {
-            let EventKind::MessageQueued(queued) = decode_line(line)? else {
+            let EventKind::Run(RunEvent::MessageQueued(queued)) = decode_line(line)? else {
                 return Err(CheckpointError::WrongEventKind);
             };
             Ok(*queued)
@@ -255,25 +271,30 @@ impl CheckpointData {
             last_text: self.last_text,
             last_message: self.last_message,
             last_run: last_run.transpose()?,
-            open: if self.ended { Openness::Ended } else { Openness::Open },
+            open: if self.ended { SessionStatus::Ended } else { SessionStatus::Open },
             context_from: Seq::new(self.context_from),
             version: self.session_version,
             adjusted: self.adjusted.map(|line| adjustment(&line)).transpose()?.unwrap_or_default(),
             user_commands: decode_calls(self.asides, &BTreeMap::new())?,
             compaction: self.compaction.map(|(began, line)| active_compaction(began, &line)).transpose()?,
+            participants: participants(&self.participants)?,
+            has_restricted_events: self.has_restricted_events,
             unknown_kinds: self.unknown_kinds,
         };
-        state.run = self.run.map(|run| run.into_run(&state.model_choice())).transpose()?;
+        for (gate, participant, approves) in self.participant_votes {
+            let gate = state.gates.get_mut(&GateId::from(gate)).ok_or(CheckpointError::WrongEventKind)?;
+            gate.votes.insert(Voter::Participant(participant.into()), decision(approves));
+        }
+        state.run = self.run.map(|run| run.into_run(&state.model_choice()).map(Box::new)).transpose()?;
         Ok(state)
     }
 }
 
 impl RunData {
     fn from_run(run: &Run) -> Option<Self> {
-        let steers = run
-            .steers
-            .iter()
-            .filter_map(|(at, steering)| Some((*at, event_line(EventKind::Steered(Box::new(steering.clone())))?)));
+        let steers = run.steers.iter().filter_map(|(at, steering)| {
+            Some((*at, event_line(EventKind::Run(RunEvent::Steered(Box::new(steering.clone()))))?))
+        });
         let bound =
             run.calls.iter().filter_map(|(id, call)| Some((id.as_str().to_owned(), call.approved_digest.clone()?)));
         let message = Message {
@@ -288,17 +309,16 @@ impl RunData {
             fingerprint: Fingerprint(0),
             by: String::new(),
         };
-        let asked = u32::try_from(run.criteria.len()).unwrap_or(u32::MAX);
-        let checks = RunReport { checks: run.checks.clone(), checks_requested: asked, ..empty_report() };
-        let stopping = run.stopping.clone().map(|PendingStop { outcome, reason, by }| EventKind::RunStopping {
-            outcome,
-            reason,
-            by,
-        });
+        let count = u32::try_from(run.criteria.len()).unwrap_or(u32::MAX);
+        let checks = RunReport { checks: run.checks.clone(), checks_requested: count, ..empty_report() };
+        let stopping = run
+            .stopping
+            .clone()
+            .map(|PendingStop { outcome, reason, by }| EventKind::Run(RunEvent::Stopping { outcome, reason, by }));
         let Budget { cost, turns, tokens } = run.spent.baseline;
         Some(Self {
             id: run.id.as_str().to_owned(),
-            message: event_line(EventKind::RunStarted(Box::new(message)))?,
+            message: event_line(EventKind::Run(RunEvent::Started(Box::new(message))))?,
             deadline: run.deadline.map(|at| at.0),
             steers: steers.collect(),
             begun: run.steps_started,
@@ -307,8 +327,11 @@ impl RunData {
             calls: encode_calls(&run.calls),
             bound: bound.collect(),
             granted: run.granted.clone(),
-            last: run.last_call.clone().and_then(|last| event_line(EventKind::CallSettled(Box::new(last)))),
-            checks: event_line(EventKind::RunEnded(Box::new(checks)))?,
+            last: run
+                .last_call
+                .clone()
+                .and_then(|last| event_line(EventKind::Tool(ToolEvent::Settled(Box::new(last))))),
+            checks: event_line(EventKind::Run(RunEvent::Ended(Box::new(checks))))?,
             stopping: stopping.and_then(event_line),
             torn: run.history_damaged,
             spent: UsageData {
@@ -326,23 +349,23 @@ impl RunData {
     }
 
     fn into_run(self, usual: &ModelChoice) -> Result<Run, CheckpointError> {
-        let EventKind::RunStarted(message) = decode_line(&self.message)? else {
+        let EventKind::Run(RunEvent::Started(message)) = decode_line(&self.message)? else {
             return Err(CheckpointError::WrongEventKind);
         };
         let steers = self.steers.into_iter().map(|(at, line)| {
-            let EventKind::Steered(steering) = decode_line(&line)? else {
+            let EventKind::Run(RunEvent::Steered(steering)) = decode_line(&line)? else {
                 return Err(CheckpointError::WrongEventKind);
             };
             Ok((at, *steering))
         });
         let last = self.last.map(|line| {
-            let EventKind::CallSettled(settlement) = decode_line(&line)? else {
+            let EventKind::Tool(ToolEvent::Settled(settlement)) = decode_line(&line)? else {
                 return Err(CheckpointError::WrongEventKind);
             };
             Ok(*settlement)
         });
         let stopping = self.stopping.map(|line| {
-            let EventKind::RunStopping { outcome, reason, by } = decode_line(&line)? else {
+            let EventKind::Run(RunEvent::Stopping { outcome, reason, by }) = decode_line(&line)? else {
                 return Err(CheckpointError::WrongEventKind);
             };
             Ok(PendingStop { outcome, reason, by })

@@ -6,12 +6,14 @@
 pub mod checkpoint;
 mod decode;
 pub(crate) mod encode;
+pub(crate) mod gate_compat;
 pub(crate) mod json;
 pub mod summary;
 mod tool_compat;
 pub(crate) mod wire;
 
 use decode::is_known_kind;
-pub(crate) use decode::{EventDecoder, gate_question};
+pub(crate) use decode::{EventDecoder, gate_question, names_audience};
 pub use decode::{RecordError, decode_event, seq_of};
 pub use encode::event_line;
+pub use tool_compat::user_command_run_id;

@@ -7,8 +7,8 @@ use super::encode::mode;
 use super::json;
 use super::wire::word::StateWord;
 use super::wire::{Raw, raw};
-use crate::kernel::command::{Openness, Phase, Snapshot};
-use crate::kernel::id::{GateId, Json, RunId, SessionId};
+use crate::kernel::command::{Phase, SessionStatus, Snapshot};
+use crate::kernel::id::{GateId, Json, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
 
 /// A session in a listing.
@@ -43,9 +43,13 @@ pub struct SessionRow {
     /// When it was opened.
     pub opened_at: Now,
     /// Whether it accepts more messages.
-    pub open: Openness,
+    pub open: SessionStatus,
     /// Whether a client of another protocol has unloaded it.
     pub unloaded: bool,
+    /// The session that it is a fork of.
+    pub parent: Option<SessionId>,
+    /// The last event of the parent that it starts from.
+    pub forked_at: Option<Seq>,
 }
 
 impl SessionRow {
@@ -69,6 +73,8 @@ impl SessionRow {
             opened_at: snapshot.opened_at,
             open: snapshot.open,
             unloaded: snapshot.adjusted.unloaded.unwrap_or(false),
+            parent: opening.parent.clone(),
+            forked_at: opening.forked_at,
         }
     }
 }
@@ -102,6 +108,10 @@ struct SessionItem<'a> {
     ended: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unloaded: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_session_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked_at_seq: Option<u64>,
 }
 
 /// Encodes the listing item of a session.
@@ -123,8 +133,10 @@ pub fn session_item(row: &SessionRow) -> Json {
         protocol: row.protocol.as_deref(),
         thinking: row.thinking.as_deref(),
         opened_at: row.opened_at.0,
-        ended: (row.open == Openness::Ended).then_some(true),
+        ended: (row.open == SessionStatus::Ended).then_some(true),
         unloaded: row.unloaded.then_some(true),
+        parent_session_id: row.parent.as_ref().map(SessionId::as_str),
+        forked_at_seq: row.forked_at.map(Seq::number),
     };
     json::value(&mut out, &item);
     // serde_json writes only UTF-8.

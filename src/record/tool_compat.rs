@@ -1,7 +1,7 @@
 //! Compatibility fields of tool events, which existing clients expect and the kernel does not have; decoding removes
 //! each of them again.
 
-use crate::kernel::event::{CallResult, Event, EventKind, ToolOutcome};
+use crate::kernel::event::{CallResult, Event, EventKind, ToolEvent, ToolOutcome};
 use crate::kernel::id::{CallId, RunId};
 
 /// Returns a synthetic run id for an event of a user command: existing clients expect a run id in every tool event.
@@ -11,10 +11,13 @@ pub(super) fn synthetic_run_id(event: &Event) -> Option<RunId> {
     if event.run.is_some() {
         return None;
     }
-    call_of(&event.kind).map(|call| {
-        let name = call.as_str();
-        RunId::from(format!("run_{}{SYNTHETIC_SUFFIX}", name.strip_prefix("call_").unwrap_or(name)))
-    })
+    call_of(&event.kind).map(user_command_run_id)
+}
+
+/// Returns the synthetic run id of a user command.
+pub fn user_command_run_id(call: &CallId) -> RunId {
+    let name = call.as_str();
+    RunId::from(format!("run_{}{SYNTHETIC_SUFFIX}", name.strip_prefix("call_").unwrap_or(name)))
 }
 
 /// Removes the synthetic run id from a decoded event.
@@ -31,40 +34,17 @@ const SYNTHETIC_SUFFIX: &str = "_user";
 
 const fn call_of(kind: &EventKind) -> Option<&CallId> {
     match kind {
-        EventKind::CallIntended(intention) => Some(&intention.call),
-        EventKind::CallStarted { call, .. } | EventKind::CallOutput { call, .. } => Some(call),
-        EventKind::CallSettled(settlement) => Some(&settlement.call),
-        EventKind::SessionOpened(_)
-        | EventKind::SessionRenamed { .. }
-        | EventKind::SessionEnded { .. }
-        | EventKind::VersionBumped { .. }
-        | EventKind::Loaded { .. }
-        | EventKind::Adjusted { .. }
-        | EventKind::Branched { .. }
-        | EventKind::RunStarted(_)
-        | EventKind::MessageQueued(_)
-        | EventKind::MessageUnqueued { .. }
-        | EventKind::Steered(_)
-        | EventKind::Status { .. }
-        | EventKind::ThinkingDelta { .. }
-        | EventKind::TextDelta { .. }
-        | EventKind::TextDone { .. }
-        | EventKind::TurnUsage(_)
-        | EventKind::CompactionStarted { .. }
-        | EventKind::Compacted(_)
-        | EventKind::CompactionFailed { .. }
-        | EventKind::RetryStarted(_)
-        | EventKind::RetryEnded { .. }
-        | EventKind::GateOpened(_)
-        | EventKind::GateVoted { .. }
-        | EventKind::GateSettled(_)
-        | EventKind::Warned { .. }
-        | EventKind::Failed { .. }
-        | EventKind::RunStopping { .. }
-        | EventKind::RunRecovered { .. }
-        | EventKind::RunEnded(_)
-        | EventKind::EventsLost { .. }
-        | EventKind::Unknown(_) => None,
+        EventKind::Tool(ToolEvent::Intended(intention)) => Some(&intention.call),
+        EventKind::Tool(ToolEvent::Started { call, .. }) | EventKind::Tool(ToolEvent::Output { call, .. }) => {
+            Some(call)
+        }
+        EventKind::Tool(ToolEvent::Settled(settlement)) => Some(&settlement.call),
+        EventKind::Session(_)
+        | EventKind::Context(_)
+        | EventKind::Participant(_)
+        | EventKind::Run(_)
+        | EventKind::Notice(_)
+        | EventKind::Gate(_) => None,
     }
 }
 

@@ -11,10 +11,10 @@ pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
     // Whether the previous string was a key that suggests a secret, so that its value follows.
-    let mut telling = false;
+    let mut after_secret_key = false;
     while let Some(open) = rest.find('"') {
         let (between, from) = rest.split_at(open);
-        telling &= between.bytes().all(|byte| byte == b':' || byte.is_ascii_whitespace());
+        after_secret_key &= between.bytes().all(|byte| byte == b':' || byte.is_ascii_whitespace());
         out.push_str(between);
         let Some(length) = literal_length(from) else {
             out.push_str(&redactor.redact(from));
@@ -24,12 +24,12 @@ pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
         let decoded = decode(string);
         let is_key = after.trim_ascii_start().starts_with(':');
         match &decoded {
-            Some(value) if telling && assignment::is_secret(value.as_bytes()) => push_marker(&mut out),
+            Some(value) if after_secret_key && assignment::is_secret(value.as_bytes()) => push_marker(&mut out),
             Some(value) => push_redacted(redactor, string, value, &mut out),
             // A string that cannot be decoded cannot be searched.
             None => push_marker(&mut out),
         }
-        telling = is_key && decoded.is_some_and(|name| assignment::key_strength(name.as_bytes()).is_some());
+        after_secret_key = is_key && decoded.is_some_and(|name| assignment::key_strength(name.as_bytes()).is_some());
         rest = after;
     }
     out.push_str(rest);

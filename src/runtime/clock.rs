@@ -28,6 +28,13 @@ impl Clock {
         Self { wall, started: os::since_boot() }
     }
 
+    /// Starts the clock ahead of the current time.
+    #[cfg(test)]
+    pub(super) fn start_ahead(by: Duration) -> Self {
+        let clock = Self::start();
+        Self { wall: clock.wall + by, ..clock }
+    }
+
     /// Returns the current time.
     pub fn now(&self) -> Now {
         let millis = (self.wall + self.uptime()).as_millis();

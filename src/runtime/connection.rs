@@ -9,35 +9,63 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tracing::{debug, trace};
+use tracing::{debug, error, trace};
 
+use super::commands::Peer;
 use super::connection_writer;
 use super::outbox::{EventForm, Outbox, OutboxItem, RequestPermit};
-use super::pi::{PiEndpoint, PiPeer, Via};
+use super::protocols::{Endpoint, ProtocolRegistry};
 use super::request_order::{QUERIES_PER_COMMAND, RequestClass};
 use super::requests::RequestHandler;
 use super::server::{CLOSE_TIMEOUT, Server};
-use crate::kernel::id::ParticipantId;
+use crate::kernel::id::ConnectionId;
 use crate::protocol::intent::{Intent, Malformed, Request, SwitchProtocol};
-use crate::protocol::push::PushProtocol;
-use crate::protocol::push::decode::DecodeLimits;
-use crate::protocol::{EventEncoding, Protocol, ProtocolName};
-use crate::transport::frames::{Frame, FrameReader, FrameWriter};
+use crate::protocol::{EventEncoding, Protocol};
+use crate::transport::frames::{CloseReason, Frame, FrameReader, FrameWriter};
 use crate::transport::local;
 
 /// Serves a connection of the local socket until its peer leaves or the daemon shuts down.
-pub(super) async fn serve(pi: Arc<PiEndpoint>, stream: local::Stream, id: ParticipantId) {
-    let limits = pi.server().hub().services().limits;
+pub(super) async fn serve(protocols: Arc<ProtocolRegistry>, stream: local::Stream, id: ConnectionId) {
+    let native = protocols.native();
     let (receiving, sending) = stream.into_split();
-    let reader = FrameReader::lines(receiving, limits.line_bytes);
-    let writer = FrameWriter::lines(sending, limits.stall_timeout);
-    let protocol = Arc::new(PushProtocol::new(DecodeLimits::default(), limits.line_depth));
-    if let Some(switched) = drive(pi.server(), protocol, id, reader, writer).await {
+    let reader = FrameReader::lines(receiving, native.frame_bytes);
+    let writer = FrameWriter::lines(sending, protocols.server().hub().services().limits.stall_timeout);
+    let peer = Peer::new(None, None);
+    let mut switched = drive(protocols.server(), native, Arc::new(peer), id, reader, writer).await;
+    while let Some(SwitchedConnection { request, reader, writer }) = switched {
+        let peer = Peer::new(request.environment, request.cwd.map(PathBuf::from));
         // Boxed, so that other connections do not hold its memory.
-        Box::pin(switch_protocol(&pi, switched, id)).await;
+        switched = Box::pin(serve_protocol(&protocols, &request.protocol, peer, id, reader, writer)).await;
     }
     debug!(connection = id.0, "connection closed");
+}
+
+/// Serves a connection in a protocol of the registry.
+///
+/// Returns the connection if its peer continues in another protocol.
+pub(super) async fn serve_protocol(
+    protocols: &ProtocolRegistry,
+    name: &str,
+    peer: Peer,
+    id: ConnectionId,
+    reader: FrameReader,
+    mut writer: FrameWriter,
+) -> Option<SwitchedConnection> {
+    match protocols.endpoint(name).await {
+        Ok(endpoint) => {
+            debug!(connection = id.0, protocol = name, "connection");
+            let reader = reader.with_line_limit(endpoint.frame_bytes);
+            drive(protocols.server(), endpoint, Arc::new(peer), id, reader, writer).await
+        }
+        Err(error) => {
+            error!(%error, protocol = name, "cannot serve a connection");
+            // The peer may be gone.
+            let _ = writer.close(CloseReason::GoingAway).await;
+            None
+        }
+    }
 }
 
 /// Drives a connection in one protocol: reads requests, and writes replies and events.
@@ -45,51 +73,96 @@ pub(super) async fn serve(pi: Arc<PiEndpoint>, stream: local::Stream, id: Partic
 /// Returns the connection if its peer continues in another protocol.
 pub(super) async fn drive(
     server: &Arc<Server>,
-    protocol: Arc<dyn Protocol>,
-    id: ParticipantId,
+    endpoint: Endpoint,
+    peer: Arc<Peer>,
+    id: ConnectionId,
     mut reader: FrameReader,
     writer: FrameWriter,
 ) -> Option<SwitchedConnection> {
-    let event_form = match protocol.event_encoding() {
-        EventEncoding::Record => EventForm::Record,
-        EventEncoding::Shared(_) => EventForm::Event,
-    };
-    let outbox = Outbox::new(id, event_form);
+    let outbox = open_outbox(&endpoint, id);
     let permits = RequestPermits::new(server.hub().services().limits.pending_requests);
-    let handler = Arc::new(RequestHandler::new(Arc::clone(server), Arc::clone(&protocol), Arc::clone(&outbox)));
-    let hub = Arc::clone(server.hub());
-    let mut writer = tokio::spawn(connection_writer::run(hub, Arc::clone(&protocol), writer, Arc::clone(&outbox)));
+    let handler = Arc::new(RequestHandler::new(Arc::clone(server), &endpoint, peer, Arc::clone(&outbox)));
+    let (hub, protocol) = (Arc::clone(server.hub()), Arc::clone(&endpoint.protocol));
+    let mut writer = tokio::spawn(connection_writer::run(hub, protocol, writer, Arc::clone(&outbox)));
     let over = tokio::select! {
-        switch = read_requests(&*protocol, &mut reader, &handler, &permits) => {
+        switch = read_requests(&endpoint, &mut reader, &handler, &permits) => {
             // The peer sends no more requests in this protocol; the pending ones are still answered.
+            let answered = async {
+                permits.wait_until_answered().await;
+                handler.wait_for_commands().await;
+            };
             tokio::select! {
-                () = permits.wait_until_answered() => ConnectionEnd::Answered(switch),
-                _ = &mut writer => ConnectionEnd::WriteFailed,
+                () = answered => ConnectionEnd::Answered(switch),
+                written = &mut writer => ConnectionEnd::Written(written.ok().flatten()),
             }
         }
-        _ = &mut writer => ConnectionEnd::WriteFailed,
-        () = server.hub().services().disconnecting.wait() => ConnectionEnd::Answered(None),
+        written = &mut writer => ConnectionEnd::Written(written.ok().flatten()),
+        () = server.hub().services().disconnecting.wait() => {
+            outbox.close_because(CloseReason::GoingAway);
+            ConnectionEnd::Answered(None)
+        }
     };
-    let mut switched = None;
-    if let ConnectionEnd::Answered(switch) = over {
-        let farewell = switch.as_ref().map_or(CLOSE_TIMEOUT, |switch| {
-            outbox.push(OutboxItem::Frames { bytes: switch.answer.clone(), permit: None });
-            // The connection continues: the writer's own stall timeout applies.
-            Duration::MAX
-        });
-        drop(handler);
-        outbox.close();
-        match (timeout(farewell, &mut writer).await, switch) {
-            (Ok(Ok(Some(writer))), Some(switch)) => {
-                switched = Some(SwitchedConnection { request: switch.request, reader, writer });
+    let written = match over {
+        ConnectionEnd::Answered(switch) => {
+            let patience = switch.as_ref().map_or(CLOSE_TIMEOUT, |switch| {
+                outbox.push(OutboxItem::Frames { bytes: switch.answer.clone(), permit: None });
+                // The connection continues: the writer's own stall timeout applies.
+                Duration::MAX
+            });
+            drop(handler);
+            outbox.close();
+            match (finish(writer, patience).await, switch) {
+                (Some(writer), Some(switch)) => {
+                    return Some(SwitchedConnection { request: switch.request, reader, writer });
+                }
+                (written, _) => written,
             }
-            (Ok(_), _) => {}
-            // A writer that is stuck in a full socket is abandoned.
-            (Err(_), _) => writer.abort(),
+        }
+        ConnectionEnd::Written(written) => {
+            outbox.close();
+            written
+        }
+    };
+    close(reader, written, outbox.close_reason()).await;
+    None
+}
+
+/// Creates the outbox of a connection, with the greeting of its protocol.
+fn open_outbox(endpoint: &Endpoint, id: ConnectionId) -> Arc<Outbox> {
+    let event_form = match endpoint.protocol.event_encoding() {
+        EventEncoding::Record => EventForm::Record,
+        EventEncoding::Shared(_) | EventEncoding::Projected => EventForm::Event,
+    };
+    let outbox = Outbox::with_line_bytes(id, event_form, endpoint.queued_bytes);
+    let mut greeting = Vec::new();
+    endpoint.protocol.open(&mut greeting);
+    if !greeting.is_empty() {
+        outbox.push(OutboxItem::Frames { bytes: greeting, permit: None });
+    }
+    if let Some(commands) = &endpoint.commands {
+        commands.connect(&outbox);
+    }
+    outbox
+}
+
+/// Waits for the end of a writer; one that is stuck in a full socket is abandoned.
+async fn finish(mut writer: JoinHandle<Option<FrameWriter>>, patience: Duration) -> Option<FrameWriter> {
+    match timeout(patience, &mut writer).await {
+        Ok(written) => written.ok().flatten(),
+        Err(_) => {
+            writer.abort();
+            None
         }
     }
-    outbox.close();
-    switched
+}
+
+/// Closes a connection; data that its peer still sends is read, because unread data would reset it.
+async fn close(mut reader: FrameReader, writer: Option<FrameWriter>, reason: CloseReason) {
+    if let Some(mut writer) = writer {
+        // The peer may be gone.
+        let _ = timeout(CLOSE_TIMEOUT, writer.close(reason)).await;
+    }
+    reader.drain(CLOSE_TIMEOUT).await;
 }
 
 /// The bounds of unanswered requests of a connection.
@@ -154,8 +227,8 @@ async fn acquire(permits: &Arc<Semaphore>) -> Option<RequestPermit> {
 enum ConnectionEnd {
     /// Everything is answered; the connection may continue in another protocol.
     Answered(Option<ProtocolSwitch>),
-    /// A write failed.
-    WriteFailed,
+    /// The writer has ended: it returns the stream, unless a write failed.
+    Written(Option<FrameWriter>),
 }
 
 /// A switch to another protocol, which the peer has requested.
@@ -171,39 +244,21 @@ pub(super) struct SwitchedConnection {
     writer: FrameWriter,
 }
 
-/// Serves another protocol on a connection.
-async fn switch_protocol(pi: &PiEndpoint, switched: SwitchedConnection, id: ParticipantId) {
-    let SwitchedConnection { request, reader, writer } = switched;
-    let limits = pi.server().hub().services().limits;
-    match request.protocol {
-        ProtocolName::Pi => {
-            let cwd = request.cwd.map(PathBuf::from);
-            let peer = PiPeer { id, via: Via::Lines, cwd, environment: request.environment };
-            pi.serve(peer, reader.with_line_limit(limits.pi_message_bytes), writer).await;
-        }
-    }
-}
-
 /// Reads requests until the peer closes the connection or switches the protocol.
 async fn read_requests(
-    protocol: &dyn Protocol,
+    endpoint: &Endpoint,
     reader: &mut FrameReader,
     handler: &Arc<RequestHandler>,
     permits: &RequestPermits,
 ) -> Option<ProtocolSwitch> {
-    let limits = handler.server().hub().services().limits;
-    let mut first = true;
-    loop {
-        let next = if first {
-            match timeout(limits.first_line_timeout, reader.next()).await {
-                Ok(next) => next,
-                Err(_) => {
-                    debug!("no request before the first-line timeout");
-                    return None;
-                }
-            }
-        } else {
-            reader.next().await
+    let mut first_request_timeout = endpoint.first_request_timeout;
+    while !handler.is_closed() {
+        let next = match first_request_timeout.take() {
+            Some(limit) => timeout(limit, reader.next()).await.unwrap_or_else(|_| {
+                debug!("no request before the first-line timeout");
+                Ok(None)
+            }),
+            None => reader.next().await,
         };
         let frame = match next {
             Ok(Some(frame)) => frame,
@@ -213,8 +268,17 @@ async fn read_requests(
                 return None;
             }
         };
-        first = false;
-        let request = decode(protocol, &frame, limits.line_bytes);
+        if let Frame::TooLong { .. } = frame {
+            handler.count_oversized();
+        }
+        let request = match decode(&*endpoint.protocol, &frame, endpoint.frame_bytes) {
+            // The command log has limits of its own.
+            Ok(Request { tag, intent: Intent::Command(command) }) => {
+                handler.submit(tag, *command);
+                continue;
+            }
+            request => request,
+        };
         let class = request.as_ref().map_or(RequestClass::Immediate, |request| RequestClass::of(&request.intent));
         match (request, permits.admit(class).await?) {
             (Ok(Request { tag, intent: Intent::SwitchProtocol(request) }), _) => {
@@ -228,6 +292,7 @@ async fn read_requests(
             }
         }
     }
+    None
 }
 
 fn decode(protocol: &dyn Protocol, frame: &Frame, limit: usize) -> Result<Request, Malformed> {
@@ -236,8 +301,7 @@ fn decode(protocol: &dyn Protocol, frame: &Frame, limit: usize) -> Result<Reques
             trace!(bytes = bytes.len(), "frame");
             protocol.decode(bytes)
         }
-        Frame::TooLong { bytes, excerpt: _ } => Err(protocol.too_long(*bytes, limit)),
-        // No request is binary: it is refused as an empty one.
-        Frame::Binary => protocol.decode(b""),
+        Frame::TooLong { bytes, excerpt } => Err(protocol.too_long(*bytes, limit, excerpt.head(), excerpt.tail())),
+        Frame::Binary => protocol.binary(),
     }
 }

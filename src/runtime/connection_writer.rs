@@ -17,9 +17,10 @@ use super::outbox::{Outbox, OutboxItem, RequestPermit};
 use crate::journal::{LinePage, ReadError};
 use crate::kernel::command::PrivateEvent;
 use crate::kernel::event::Event;
-use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::id::{ConnectionId, Seq, SessionId};
 use crate::kernel::ring::Tail;
 use crate::protocol::{EventEncoding, Protocol};
+use crate::record;
 use crate::transport::frames::FrameWriter;
 
 /// Writes until the connection closes and returns the stream; `None` if a write failed.
@@ -30,19 +31,15 @@ pub(super) async fn run(
     outbox: Arc<Outbox>,
 ) -> Option<FrameWriter> {
     let write_bytes = hub.services().limits.write_bytes;
-    let mut writer = ConnectionWriter { hub, protocol, to, write_bytes, subscriptions: Vec::new() };
-    let mut greeting = Vec::new();
-    writer.protocol.open(&mut greeting);
-    if !greeting.is_empty() {
-        outbox.push(OutboxItem::Frames { bytes: greeting, permit: None });
-    }
+    let connection = outbox.id();
+    let mut writer = ConnectionWriter { connection, hub, protocol, to, write_bytes, subscriptions: Vec::new() };
     let whole = loop {
         // Read before the round, so that items queued before the close are still written.
         let closed = outbox.is_closed();
         match writer.write_round(&outbox).await {
-            Ok(Round::Busy) => {}
-            Ok(Round::Idle) if closed => break true,
-            Ok(Round::Idle) => outbox.wait().await,
+            Ok(RoundResult::Busy) => {}
+            Ok(RoundResult::Idle) if closed => break true,
+            Ok(RoundResult::Idle) => outbox.wait().await,
             Err(error) => {
                 debug!(connection = outbox.id().0, %error, "write to connection failed");
                 break false;
@@ -56,6 +53,7 @@ pub(super) async fn run(
 }
 
 struct ConnectionWriter {
+    connection: ConnectionId,
     hub: Arc<Hub>,
     protocol: Arc<dyn Protocol>,
     to: FrameWriter,
@@ -65,6 +63,7 @@ struct ConnectionWriter {
 
 /// The read position of the connection in the events of one session.
 struct Subscription {
+    connection: ConnectionId,
     feed: Arc<Feed>,
     seen: Seq,
     next_output: NextOutput,
@@ -88,13 +87,13 @@ enum NextOutput {
 }
 
 #[derive(PartialEq, Eq)]
-enum Round {
+enum RoundResult {
     Busy,
     Idle,
 }
 
 impl ConnectionWriter {
-    async fn write_round(&mut self, outbox: &Outbox) -> io::Result<Round> {
+    async fn write_round(&mut self, outbox: &Outbox) -> io::Result<RoundResult> {
         for subscription in &mut self.subscriptions {
             subscription.find_next(self.write_bytes, &self.hub, &*self.protocol).await?;
         }
@@ -120,22 +119,34 @@ impl ConnectionWriter {
         }
         self.to.flush().await?;
         drop(permits);
-        Ok(if busy { Round::Busy } else { Round::Idle })
+        Ok(if busy { RoundResult::Busy } else { RoundResult::Idle })
     }
 
     async fn write_items(&mut self, waiting: VecDeque<OutboxItem>) -> io::Result<Vec<RequestPermit>> {
         let mut permits = Vec::new();
-        let mut lines = Vec::new();
+        let (mut lines, mut shared) = (Vec::new(), Vec::new());
         for out in waiting {
+            // What is queued is written in its order.
+            if let OutboxItem::Line(line) = out {
+                if !lines.is_empty() {
+                    self.to.write_lines(&[std::mem::take(&mut lines)]).await?;
+                }
+                shared.push(line);
+                continue;
+            }
+            if !shared.is_empty() {
+                self.to.send(&std::mem::take(&mut shared)).await?;
+            }
             match out {
                 OutboxItem::Frames { bytes, permit } => {
                     lines.extend_from_slice(&bytes);
                     permits.extend(permit);
                 }
+                OutboxItem::Line(_) => {}
                 OutboxItem::Subscribe { feed, after } => {
                     // Output for the earlier position is looked up again from the new one.
                     self.subscriptions.retain(|known| known.feed.session() != feed.session());
-                    self.subscriptions.push(Subscription::new(feed, after));
+                    self.subscriptions.push(Subscription::new(self.connection, feed, after));
                 }
                 OutboxItem::Private { session, event } => self.add_private(&session, &event, &mut lines),
                 OutboxItem::SwitchFeed(feed) => {
@@ -147,7 +158,11 @@ impl ConnectionWriter {
                 OutboxItem::Unsubscribe(session) => self.subscriptions.retain(|known| *known.feed.session() != session),
             }
         }
-        self.to.write_lines(&[lines]).await?;
+        if shared.is_empty() {
+            self.to.write_lines(&[lines]).await?
+        } else {
+            self.to.send(&shared).await?
+        }
         Ok(permits)
     }
 
@@ -156,7 +171,9 @@ impl ConnectionWriter {
         let mut frames = Vec::new();
         self.protocol.private_event(session, event, &mut frames);
         match event {
-            PrivateEvent::Gap { .. } | PrivateEvent::Snapshot { .. } => lines.extend_from_slice(&frames),
+            PrivateEvent::Gap { .. } | PrivateEvent::Snapshot { .. } | PrivateEvent::Posted { .. } => {
+                lines.extend_from_slice(&frames);
+            }
             PrivateEvent::Summary { after, .. } => {
                 if let Some(known) = self.subscriptions.iter_mut().find(|known| known.feed.session() == session) {
                     known.summary = Some((*after, frames.into()));
@@ -173,8 +190,16 @@ impl ConnectionWriter {
 }
 
 impl Subscription {
-    const fn new(feed: Arc<Feed>, seen: Seq) -> Self {
-        Self { feed, seen, next_output: NextOutput::Nothing, prefetched: None, reusable_page: None, summary: None }
+    const fn new(connection: ConnectionId, feed: Arc<Feed>, seen: Seq) -> Self {
+        Self {
+            connection,
+            feed,
+            seen,
+            next_output: NextOutput::Nothing,
+            prefetched: None,
+            reusable_page: None,
+            summary: None,
+        }
     }
 
     /// Finds the next events in the ring or, if they have left it, in the journal.
@@ -205,13 +230,17 @@ impl Subscription {
         // Events that the feed has not published yet are excluded: their response may not be queued yet.
         let lines = feed::range_between(&page.bytes, (page.first, page.last), self.seen, newest);
         let last = page.last.min(newest);
-        if !lines.is_empty() {
+        if !lines.is_empty() && self.feed.is_restricted() && record::names_audience(&page.bytes[lines.clone()]) {
+            let visible = self.encode_visible(&page.bytes[lines], protocol);
+            self.next_output = NextOutput::Blocks(vec![visible]);
+        } else if !lines.is_empty() {
             self.next_output = match protocol.event_encoding() {
                 EventEncoding::Record => NextOutput::Page(page, lines),
                 EventEncoding::Shared(_) => {
                     let events = feed::decode_lines(&page.bytes[lines]);
                     NextOutput::Blocks(vec![encode_events(protocol, self.feed.session(), &events).into()])
                 }
+                EventEncoding::Projected => NextOutput::Nothing,
             };
         }
         self.seen = self.seen.max(last);
@@ -220,6 +249,9 @@ impl Subscription {
 
     /// Returns the events of a block after the position of this subscription and up to `until`, encoded.
     fn encode_block(&self, block: &Block, until: Seq, protocol: &dyn Protocol) -> Bytes {
+        if block.is_restricted() {
+            return self.encode_visible(&block.lines_between(self.seen, until), protocol);
+        }
         match protocol.event_encoding() {
             EventEncoding::Record => block.lines_between(self.seen, until),
             EventEncoding::Shared(key) if self.seen < block.first && until >= block.last => {
@@ -229,6 +261,19 @@ impl Subscription {
                 let wanted = block.events().iter().filter(|event| event.seq > self.seen && event.seq <= until);
                 encode_events(protocol, self.feed.session(), wanted).into()
             }
+            EventEncoding::Projected => Bytes::new(),
+        }
+    }
+
+    /// Returns the events of some lines that the connection may see, encoded.
+    fn encode_visible(&self, lines: &[u8], protocol: &dyn Protocol) -> Bytes {
+        let visible = feed::visible_lines(lines, &self.feed.viewer(self.connection));
+        match protocol.event_encoding() {
+            EventEncoding::Record => visible.into(),
+            EventEncoding::Shared(_) => {
+                encode_events(protocol, self.feed.session(), &feed::decode_lines(&visible)).into()
+            }
+            EventEncoding::Projected => Bytes::new(),
         }
     }
 
@@ -256,7 +301,7 @@ impl Subscription {
         let session = self.feed.session().clone();
         let spent = self.reusable_page.take();
         match hub.services().journal.lines(session.clone(), after, limit, spent).await {
-            // The session was deleted; the subscriber is about to be told.
+            // The session was deleted; the subscriber is about to be notified.
             Err(ReadError::NoSuchSession { .. }) => Ok(LinePage::empty_after(after)),
             outcome => outcome.map_err(|error| {
                 warn!(%session, %error, "cannot read events for a subscriber from the journal");

@@ -6,16 +6,18 @@
 //! across I/O or an await.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use tracing::warn;
 
 use super::outbox::{EventForm, Outbox};
-use crate::kernel::command::Rights;
+use crate::kernel::audience::Viewer;
 use crate::kernel::event::Event;
-use crate::kernel::id::{ParticipantId, Seq, SessionId};
+use crate::kernel::id::{ConnectionId, Seq, SessionId};
 use crate::kernel::ring::{Ring, Span, Tail};
+use crate::kernel::roster::Attachment;
 use crate::protocol::EncodingKey;
 use crate::record;
 
@@ -28,6 +30,8 @@ pub struct Block {
     pub last: Seq,
     /// The records of its events, one line each.
     pub lines: Bytes,
+    /// Whether an event of it has an audience.
+    restricted: bool,
     other_forms: Arc<OtherForms>,
 }
 
@@ -41,7 +45,17 @@ struct OtherForms {
 impl Block {
     /// Creates a block from the records of its events.
     pub fn new(first: Seq, last: Seq, lines: Bytes) -> Self {
-        Self { first, last, lines, other_forms: Arc::default() }
+        Self { first, last, lines, restricted: false, other_forms: Arc::default() }
+    }
+
+    /// Marks the block as one that not everybody may see whole.
+    pub fn restricted(self) -> Self {
+        Self { restricted: true, ..self }
+    }
+
+    /// Returns whether not everybody may see the block whole.
+    pub const fn is_restricted(&self) -> bool {
+        self.restricted
     }
 
     /// Adds the events, so that nobody needs to decode them.
@@ -72,6 +86,14 @@ impl Block {
     pub fn lines_between(&self, seen: Seq, until: Seq) -> Bytes {
         self.lines.slice(range_between(&self.lines, (self.first, self.last), seen, until))
     }
+}
+
+/// Returns the lines of the events that a viewer may see. A line whose audience cannot be decoded is left out.
+pub(super) fn visible_lines(lines: &[u8], viewer: &Viewer) -> Vec<u8> {
+    let may_see = |line: &&[u8]| {
+        !record::names_audience(line) || record::decode_event(line).is_ok_and(|event| event.audience.contains(viewer))
+    };
+    lines.split_inclusive(|byte| *byte == b'\n').filter(may_see).flatten().copied().collect()
 }
 
 /// Decodes the records of events. One that cannot be decoded is left out, with a warning.
@@ -112,6 +134,8 @@ impl Span for Block {
 #[derive(Debug)]
 pub struct Feed {
     session: SessionId,
+    /// Whether the session has events that not everybody may see.
+    restricted: AtomicBool,
     state: Mutex<FeedState>,
 }
 
@@ -126,15 +150,18 @@ struct FeedState {
 pub struct Subscriber {
     /// The outbox of the connection.
     pub outbox: Arc<Outbox>,
-    /// Its rights, for the lane that replaces a failed one.
-    pub rights: Rights,
+    /// Its participant and its rights.
+    pub attachment: Attachment,
+    /// Who reads through it, with the roles of now.
+    pub viewer: Viewer,
 }
 
 impl Feed {
     /// Creates a feed for the events after `newest`.
     pub fn new(session: SessionId, newest: Seq, ring_bytes: usize) -> Self {
         let ring = Ring::new(newest, ring_bytes);
-        Self { session, state: Mutex::new(FeedState { ring, subscribers: Vec::new() }) }
+        let state = Mutex::new(FeedState { ring, subscribers: Vec::new() });
+        Self { session, restricted: AtomicBool::new(false), state }
     }
 
     /// Returns the session of the feed.
@@ -159,6 +186,11 @@ impl Feed {
         self.lock().ring.after(seen, limit)
     }
 
+    /// Empties the ring: whoever subscribes next reads the journal.
+    pub fn clear(&self) {
+        self.lock().ring.clear();
+    }
+
     /// Returns whether the ring still holds everything after `seen`.
     pub fn contains_after(&self, seen: Seq) -> bool {
         self.lock().ring.contains_after(seen)
@@ -181,14 +213,49 @@ impl Feed {
         self.lock().subscribers.clone()
     }
 
+    /// Records that the session has events that not everybody may see.
+    pub fn set_restricted(&self) {
+        self.restricted.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the session has events that not everybody may see.
+    pub fn is_restricted(&self) -> bool {
+        self.restricted.load(Ordering::Acquire)
+    }
+
+    /// Determines who reads through each connection again, after the participants have changed.
+    pub fn set_viewers(&self, viewer: impl Fn(&Attachment) -> Viewer) {
+        for known in &mut self.lock().subscribers {
+            known.viewer = viewer(&known.attachment);
+        }
+    }
+
+    /// Returns who reads through a connection.
+    pub fn viewer(&self, connection: ConnectionId) -> Viewer {
+        let inner = self.lock();
+        let known = inner.subscribers.iter().find(|known| known.outbox.id() == connection);
+        known.map_or(Viewer::Nobody, |known| known.viewer.clone())
+    }
+
+    /// Returns the outbox of a subscribed connection.
+    pub fn outbox_of(&self, connection: ConnectionId) -> Option<Arc<Outbox>> {
+        let inner = self.lock();
+        let known = inner.subscribers.iter().find(|known| known.outbox.id() == connection);
+        known.map(|known| Arc::clone(&known.outbox))
+    }
+
     /// Returns whether a subscriber reads the events themselves and not their records.
     pub fn has_event_readers(&self) -> bool {
         self.lock().subscribers.iter().any(|known| known.outbox.event_form() == EventForm::Event)
     }
 
     /// Stops waking a connection.
-    pub fn unsubscribe(&self, listener: ParticipantId) {
-        self.lock().subscribers.retain(|known| known.outbox.id() != listener);
+    pub fn unsubscribe(&self, listener: ConnectionId) {
+        let mut inner = self.lock();
+        inner.subscribers.retain(|known| known.outbox.id() != listener);
+        if inner.subscribers.is_empty() {
+            inner.subscribers = Vec::new();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, FeedState> {
@@ -216,13 +283,22 @@ fn offset_after(lines: &[u8], seen: Seq) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::event::EventKind;
+    use crate::kernel::audience::Audience;
+    use crate::kernel::event::{EventKind, NoticeEvent};
     use crate::kernel::time::Now;
 
     #[test]
     fn a_block_is_encoded_once_for_each_protocol() {
-        let kind = EventKind::Warned { code: "W".into(), message: "m".into(), detail: None };
-        let event = Event { seq: Seq::new(1), at: Now(1), run: None, version: None, origin: None, kind };
+        let kind = EventKind::Notice(NoticeEvent::Warned { code: "W".into(), message: "m".into(), detail: None });
+        let event = Event {
+            seq: Seq::new(1),
+            at: Now(1),
+            run: None,
+            version: None,
+            origin: None,
+            audience: Audience::All,
+            kind,
+        };
         let mut lines = Vec::new();
         record::event_line(&SessionId::from("s"), &event, &mut lines);
         let block = Block::new(event.seq, event.seq, lines.into());

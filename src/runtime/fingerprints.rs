@@ -8,9 +8,9 @@ use super::generate;
 use crate::config::sandbox::SandboxKind;
 use crate::kernel::command::{Command, Prompt};
 use crate::kernel::event::{Budget, Criterion, Image};
-use crate::kernel::id::Fingerprint;
+use crate::kernel::id::{Fingerprint, SessionId};
 use crate::kernel::idempotency::{IdempotencyCache, KeySpace};
-use crate::protocol::intent::StartSession;
+use crate::protocol::intent::{Fork, StartSession};
 
 /// Returns the fingerprint of a message that starts a run.
 pub(super) fn message(
@@ -41,6 +41,12 @@ pub(super) fn start(start: &StartSession) -> Fingerprint {
     let provider = start.provider.as_deref().unwrap_or_default();
     let model = start.model.as_deref().unwrap_or_default();
     generate::fingerprint(["start.2", &start.cwd, provider, model, sandbox(start), &start.mode])
+}
+
+/// Returns the fingerprint of a fork.
+pub(super) fn fork(parent: &SessionId, fork: &Fork) -> Fingerprint {
+    let at = fork.at.map_or_else(String::new, |at| at.to_string());
+    generate::fingerprint(["fork.1", parent.as_str(), &at, fork.name.as_deref().unwrap_or_default()])
 }
 
 /// Returns whether a stored fingerprint, of any version, belongs to this start.

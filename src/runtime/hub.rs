@@ -7,20 +7,24 @@ pub mod removal;
 mod restore;
 
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Notify, OnceCell};
 use tracing::{error, info, warn};
 
 use super::feed::Subscriber;
-use super::lane::{Lane, LaneEnd, LaneExit, LaneHandle, LaneRequest, LaneStart};
+use super::lane::{Lane, LaneEnd, LaneExit, LaneHandle, LaneRequest, LaneStart, StoredBytes};
 use super::services::Services;
 use super::session_locks::SessionLocks;
 use crate::journal::{Create, ReadError};
 use crate::kernel::command::Phase;
-use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::id::{ConnectionId, SessionId};
 use crate::kernel::session::Session;
 use crate::record::RecordError;
 use restore::{RestoredSession, restore};
@@ -87,9 +91,14 @@ impl Hub {
 
     /// Returns the lane of a session and loads it if necessary; `None` if there is no such session.
     pub async fn lane(self: &Arc<Self>, id: &SessionId) -> Result<Option<LaneHandle>, LoadError> {
-        if let Some(lane) = self.loaded_lane(id) {
-            return Ok(Some(lane));
+        match self.loaded_lane(id) {
+            Some(lane) => Ok(Some(lane)),
+            // Boxed, because most callers find the lane.
+            None => Box::pin(self.load_lane(id)).await,
         }
+    }
+
+    async fn load_lane(self: &Arc<Self>, id: &SessionId) -> Result<Option<LaneHandle>, LoadError> {
         let _one_at_a_time = self.loading.lock(id).await;
         if let Some(lane) = self.loaded_lane(id) {
             return Ok(Some(lane));
@@ -117,9 +126,10 @@ impl Hub {
             return Ok(None);
         };
         let token_hash = stored.token_hash;
+        let bytes = StoredBytes::of(&stored);
         let RestoredSession { session, integrity } = restore(&self.services, id, stored).await?;
         info!(session = %id, seq = %session.state().last_seq, ?integrity, "session loaded");
-        Ok(Some(self.start_lane(id, session, LaneStart::Restored { token_hash, listeners, integrity })))
+        Ok(Some(self.start_lane(id, session, LaneStart::Restored { token_hash, listeners, integrity, bytes })))
     }
 
     /// Starts the lane of a new session.
@@ -127,7 +137,7 @@ impl Hub {
         self.start_lane(id, Session::new(self.services.limits.session), LaneStart::New(create))
     }
 
-    /// Loads every session whose run was unfinished at the last shutdown.
+    /// Loads every session with a run or an approval that was unfinished at the last shutdown.
     ///
     /// Sessions in memory cost nothing, so this may be called at any time.
     pub async fn recover(self: &Arc<Self>) -> Result<(), ReadError> {
@@ -160,8 +170,8 @@ impl Hub {
         });
     }
 
-    /// Tells a loaded session that a connection is closed.
-    pub fn disconnected(&self, id: &SessionId, who: ParticipantId) {
+    /// Notifies a loaded session that a connection is closed.
+    pub fn disconnected(&self, id: &SessionId, who: ConnectionId) {
         if let Some(lane) = self.lock().get(id) {
             lane.disconnected(who);
         }
@@ -223,7 +233,8 @@ impl Hub {
         }
     }
 
-    fn loaded_lane(&self, id: &SessionId) -> Option<LaneHandle> {
+    /// Returns the lane of a session that is in memory and accepts commands.
+    pub fn loaded_lane(&self, id: &SessionId) -> Option<LaneHandle> {
         self.lock().get(id).filter(|lane| lane.is_open()).cloned()
     }
 
@@ -234,12 +245,21 @@ impl Hub {
         self.running.fetch_add(1, Ordering::AcqRel);
         let hub = Arc::clone(self);
         let id = id.clone();
-        let running = tokio::spawn(lane.run());
+        // One task: a second one that waits for the first would take memory in every session.
         tokio::spawn(async move {
-            let LaneExit { end, unhandled } = running.await.unwrap_or_else(|panic| {
-                error!(session = %id, %panic, "lane panicked");
-                LaneExit::from(LaneEnd::Broken)
-            });
+            let LaneExit { end, unhandled } = {
+                let mut running = pin!(lane.run());
+                let exit = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
+                    Ok(Poll::Pending) => Poll::Pending,
+                    Ok(Poll::Ready(exit)) => Poll::Ready(Some(exit)),
+                    // The hook of the process has logged the message.
+                    Err(_) => Poll::Ready(None),
+                });
+                exit.await.unwrap_or_else(|| {
+                    error!(session = %id, "lane panicked");
+                    LaneExit::from(LaneEnd::Broken)
+                })
+            };
             hub.redirect(id.clone(), unhandled);
             if end == LaneEnd::Broken {
                 // The lane stays listed until the journal has processed its last batch.
@@ -252,10 +272,12 @@ impl Hub {
         handle
     }
 
-    /// Restarts a failed lane if it has subscribers or an unfinished run.
+    /// Restarts a failed lane if it has subscribers, an unfinished run or an open approval.
     async fn restart_lane(self: &Arc<Self>, id: &SessionId) {
         let waited_for = |lane: &LaneHandle| {
-            !lane.subscribers().is_empty() || matches!(lane.phase(), Phase::Running | Phase::Waiting)
+            !lane.subscribers().is_empty()
+                || lane.has_open_gates()
+                || matches!(lane.phase(), Phase::Running | Phase::Waiting)
         };
         while self.lock().get(id).is_some_and(|lane| !lane.is_open() && waited_for(lane)) {
             // The cause may persist: a full disk is not retried a thousand times a second.

@@ -20,8 +20,8 @@ use super::login::LoginEnvironment;
 use super::maintenance;
 use super::model_config::ModelConfig;
 use super::os;
-use super::pi::PiEndpoint;
 use super::process::Signal;
+use super::protocols::{ProtocolRegistry, Protocols};
 use super::retention;
 use super::server::Server;
 use super::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
@@ -29,11 +29,12 @@ use super::session_files::{self, SessionFiles};
 use super::web::{WebError, WebServer};
 use crate::bounded_io::FileTasks;
 use crate::config::limits::Limits;
+use crate::config::listener::WebListener;
 use crate::config::paths::Paths;
-use crate::config::pi::PiSettings;
 use crate::journal::{CommitError, Journal, Loss, LossReason, OpenError, Options};
-use crate::kernel::event::{Event, EventKind, LossCause};
-use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::audience::Audience;
+use crate::kernel::event::{Event, EventKind, LossCause, NoticeEvent};
+use crate::kernel::id::{ConnectionId, SessionId};
 use crate::kernel::limits::Limits as SessionLimits;
 use crate::kernel::session::Session;
 use crate::kernel::time::Now;
@@ -58,8 +59,10 @@ pub struct Config {
     pub homes: Vec<PathBuf>,
     /// Toolchain directories named by the daemon's own environment.
     pub toolchains: Vec<PathBuf>,
-    /// The settings of the Pi endpoint; `None` if it is disabled.
-    pub pi: Option<PiSettings>,
+    /// The ports for WebSockets.
+    pub listeners: Vec<WebListener>,
+    /// The protocols that connections can select, besides the native one.
+    pub protocols: Protocols,
     /// The dialects that model providers may have.
     pub dialects: Dialects,
     /// The tools of models.
@@ -89,7 +92,7 @@ pub enum RunError {
         /// The state directory.
         path: PathBuf,
     },
-    /// The Pi port could not be opened.
+    /// The WebSocket port could not be opened.
     #[error(transparent)]
     Web(#[from] WebError),
     /// A system call failed.
@@ -112,10 +115,10 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, even at different sockets.
     let _state = lock_state_directory(&config.paths.state)?;
-    let web = match &config.pi {
-        Some(settings) => Some(WebServer::open(settings, &config.paths.state, &config.limits).await?),
-        None => None,
-    };
+    let mut web = Vec::new();
+    for listener in &config.listeners {
+        web.push(WebServer::open(listener, &config.paths.state, &config.limits, config.protocols).await?);
+    }
     let options = Options { boot: os::boot_id(), lost_line, lost_summary, ..Options::default() };
     let journal = Journal::open(&config.paths.state, options)?;
     let descriptors = os::raise_descriptor_limit();
@@ -148,15 +151,15 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     });
     let hub = Hub::new(services);
     let server = Server::new(Arc::clone(&hub), &config.paths.socket);
-    let pi = PiEndpoint::new(Arc::clone(&server));
-    if let Some(web) = web {
-        server.set_pi_address(web.address());
-        tokio::spawn(Arc::new(web).serve(Arc::clone(&pi)));
+    let protocols = ProtocolRegistry::new(Arc::clone(&server), config.protocols);
+    for web in web {
+        server.add_web_address(web.scope(), web.address());
+        tokio::spawn(Arc::new(web).serve(Arc::clone(&protocols)));
     }
     info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
     ready();
     start_background_tasks(&hub);
-    serve(&pi, &listener, signals).await;
+    serve(&protocols, &listener, signals).await;
     hub.services().closing.set();
     hub.wait_for_lanes().await;
     hub.services().disconnecting.set();
@@ -183,11 +186,11 @@ pub(super) fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
         LossReason::Power => LossCause::PowerLoss,
         LossReason::Retention => LossCause::Retention,
     };
-    let kind = EventKind::EventsLost { after: loss.after, cause };
+    let kind = EventKind::Notice(NoticeEvent::EventsLost { after: loss.after, cause });
     let mut line = Vec::new();
     record::event_line(
         session,
-        &Event { seq: loss.until, at, run: None, version: None, origin: None, kind },
+        &Event { seq: loss.until, at, run: None, version: None, origin: None, audience: Audience::All, kind },
         &mut line,
     );
     line
@@ -227,9 +230,9 @@ fn lock_state_directory(state: &Path) -> Result<File, RunError> {
     }
 }
 
-/// Accepts connections until the daemon has drained or is told to stop.
-async fn serve(pi: &Arc<PiEndpoint>, listener: &Listener, mut signals: mpsc::Receiver<Signal>) {
-    let server = pi.server();
+/// Accepts connections until the daemon has drained or receives a stop signal.
+async fn serve(protocols: &Arc<ProtocolRegistry>, listener: &Listener, mut signals: mpsc::Receiver<Signal>) {
+    let server = protocols.server();
     let stopped = wait_for_stop(server, &mut signals);
     tokio::pin!(stopped);
     loop {
@@ -242,8 +245,8 @@ async fn serve(pi: &Arc<PiEndpoint>, listener: &Listener, mut signals: mpsc::Rec
                         warn!(pid = peer.pid, "{refusal}");
                         continue;
                     }
-                    let id = server.next_participant_id();
-                    admit(pi, stream, id);
+                    let id = server.next_connection_id();
+                    admit(protocols, stream, id);
                     debug!(connection = id.0, pid = peer.pid, "connection");
                 }
                 Err(AcceptError::Exhausted { source }) => {
@@ -251,8 +254,8 @@ async fn serve(pi: &Arc<PiEndpoint>, listener: &Listener, mut signals: mpsc::Rec
                     // The listener stays readable, so that an immediate retry would spin.
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
-                Err(stranger @ (AcceptError::OtherUser { .. } | AcceptError::Unidentified { .. })) => {
-                    warn!(error = %stranger, "connection refused");
+                Err(error @ (AcceptError::OtherUser { .. } | AcceptError::Unidentified { .. })) => {
+                    warn!(error = %error, "connection refused");
                 }
                 Err(AcceptError::Io { source }) => {
                     error!(error = %source, "cannot accept a connection");
@@ -278,16 +281,16 @@ fn refusal(server: &Server, stream: &Stream, peer: Peer) -> Option<&'static str>
 /// The delay before the next accept after a failed one.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-fn admit(pi: &Arc<PiEndpoint>, stream: Stream, id: ParticipantId) {
-    let server = pi.server();
+fn admit(protocols: &Arc<ProtocolRegistry>, stream: Stream, id: ConnectionId) {
+    let server = protocols.server();
     let (counted, count) = server.count_connection();
     if count > server.hub().services().limits.connections as u64 {
         return warn!(connections = count, "too many connections");
     }
-    let pi = Arc::clone(pi);
+    let protocols = Arc::clone(protocols);
     tokio::spawn(async move {
         let _counted = counted;
-        connection::serve(pi, stream, id).await;
+        connection::serve(protocols, stream, id).await;
     });
 }
 

@@ -23,8 +23,8 @@ use crate::record::checkpoint;
 pub(super) struct DeleteOptions {
     /// Whether only to report what the deletion would remove.
     pub(super) dry_run: bool,
-    /// Whether to remove imported Pi session files too.
-    pub(super) with_pi_files: bool,
+    /// Whether to remove imported session files too.
+    pub(super) with_imported_files: bool,
 }
 
 /// Deletes a session and the Pi session files that were created for it; a dry run only reports what it would remove.
@@ -44,7 +44,7 @@ pub(super) async fn delete(
     }
     let departure = DeletionCause::Requested { by: by.to_owned() };
     let bytes = hub.delete(id, departure).await.map_err(|error| refusal(id, &error))?;
-    let files = session_files::remove(hub.services(), id, opened_at, deletion.with_pi_files).await;
+    let files = session_files::remove(hub.services(), id, opened_at, deletion.with_imported_files).await;
     info!(session = %id, bytes, by, files = files.len(), "session deleted");
     Ok(Reply::Deleted { deleted: true, bytes, files })
 }

@@ -4,34 +4,40 @@
 //! - `hub` is the registry of lanes; `lane` is the task that owns one session; `feed` fans its events out.
 //! - `server` is the state that connections share; `connection` reads requests, `connection_writer` writes responses.
 //! - `requests`, `queries` and `maintenance` handle requests in the order that `request_order` sets.
+//! - `identity` says who is behind a connection, `access` what it may use.
 //! - `retention` removes old sessions and events.
 //! - `confinement` derives the sandbox policy of commands from the configuration.
-//! - `web` accepts WebSocket connections; `pi` serves the Pi protocol.
+//! - `web` accepts WebSocket connections; `protocols` is the registry of protocols.
+//! - `commands` drives the command log for protocols whose requests are commands.
 //!
 //! These modules form layers, and none names a higher one: `docs/architecture.md` has the table.
 
+mod access;
+#[cfg(test)]
+mod audience_tests;
 pub mod clock;
+mod commands;
 pub mod confinement;
 mod connection;
 mod connection_writer;
 mod environments;
 mod feed;
 mod fingerprints;
+mod forks;
 pub mod generate;
 pub mod grants;
 pub mod hub;
+mod identity;
 pub mod lane;
 pub mod lifecycle;
 pub mod login;
 mod maintenance;
 pub mod model_config;
-#[cfg(test)]
-mod other_protocol_tests;
 pub mod outbox;
 #[cfg(test)]
 mod panic_tests;
-pub mod pi;
 mod process;
+pub mod protocols;
 #[cfg(test)]
 mod push_client_tests;
 mod queries;
@@ -44,6 +50,7 @@ mod restore_tests;
 mod retention;
 pub mod server;
 pub mod services;
+mod session_commands;
 pub mod session_files;
 mod session_locks;
 mod start;

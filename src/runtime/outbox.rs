@@ -1,17 +1,20 @@
-//! The outgoing queue of one connection: responses, and changes of its subscriptions.
+//! The outgoing queue of one connection: responses, shared lines, and changes of its subscriptions.
 //!
-//! The number of unanswered requests bounds its length: each response carries the permit of its request, and releases
-//! it when it has been written. Events are not queued here; feeds hold them.
+//! The number of unanswered requests bounds the responses: each carries the permit of its request, and releases it when
+//! it has been written. Lines that connections share have no permit: their size is bounded, and a connection that exceeds
+//! the bound is closed. Events of feeds are not queued here.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tracing::warn;
 
 use super::feed::Feed;
 use crate::kernel::command::PrivateEvent;
-use crate::kernel::id::{ParticipantId, Seq, SessionId};
+use crate::kernel::id::{ConnectionId, Seq, SessionId};
+use crate::transport::frames::CloseReason;
 
 /// The permit of a request, taken when the request is read and released when its response has been written.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ pub enum OutboxItem {
         /// The permit of the answered request.
         permit: Option<RequestPermit>,
     },
+    /// A frame without a line feed, encoded once for all connections that receive it.
+    Line(Bytes),
     /// Subscribe the connection to the events after a position.
     Subscribe {
         /// The feed of the session.
@@ -77,16 +82,20 @@ pub enum EventForm {
 /// The queue of one connection.
 #[derive(Debug)]
 pub struct Outbox {
-    id: ParticipantId,
+    id: ConnectionId,
     event_form: EventForm,
     queue: Mutex<OutboxQueue>,
+    /// The maximum size of the queued lines.
+    max_line_bytes: usize,
     wake: Notify,
-    closed: AtomicBool,
+    /// Why the connection is closed, once it is.
+    closed: OnceLock<CloseReason>,
 }
 
 #[derive(Debug, Default)]
 struct OutboxQueue {
     items: VecDeque<OutboxItem>,
+    line_bytes: usize,
     holds: usize,
 }
 
@@ -103,9 +112,14 @@ impl Drop for HoldGuard {
 
 impl Outbox {
     /// Creates the queue of the connection `id`.
-    pub fn new(id: ParticipantId, event_form: EventForm) -> Arc<Self> {
-        let (queue, wake, closed) = (Mutex::default(), Notify::new(), AtomicBool::new(false));
-        Arc::new(Self { id, event_form, queue, wake, closed })
+    pub fn new(id: ConnectionId, event_form: EventForm) -> Arc<Self> {
+        Self::with_line_bytes(id, event_form, usize::MAX)
+    }
+
+    /// Creates the queue of the connection `id`, for at most `max_line_bytes` of shared lines.
+    pub fn with_line_bytes(id: ConnectionId, event_form: EventForm, max_line_bytes: usize) -> Arc<Self> {
+        let (queue, wake, closed) = (Mutex::default(), Notify::new(), OnceLock::new());
+        Arc::new(Self { id, event_form, queue, max_line_bytes, wake, closed })
     }
 
     /// Returns the form in which the connection reads events.
@@ -114,7 +128,7 @@ impl Outbox {
     }
 
     /// Returns the number of the connection.
-    pub const fn id(&self) -> ParticipantId {
+    pub const fn id(&self) -> ConnectionId {
         self.id
     }
 
@@ -131,7 +145,22 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Tells the writer that a feed has new events.
+    /// Adds a line that connections share. If the peer does not read its lines, the connection is closed.
+    pub fn push_line(&self, line: Bytes) {
+        let mut queue = self.lock();
+        // A single line may exceed the bound, so that no reply is too large by itself.
+        if queue.line_bytes > 0 && queue.line_bytes.saturating_add(line.len()) > self.max_line_bytes {
+            drop(queue);
+            warn!(connection = self.id.0, "a connection that does not read is closed");
+            return self.close_because(CloseReason::PolicyViolation);
+        }
+        queue.line_bytes += line.len();
+        queue.items.push_back(OutboxItem::Line(line));
+        drop(queue);
+        self.wake.notify_one();
+    }
+
+    /// Notifies the writer that a feed has new events.
     pub fn wake(&self) {
         self.wake.notify_one();
     }
@@ -139,7 +168,11 @@ impl Outbox {
     /// Takes all items; none while the queue is held.
     pub fn take(&self) -> VecDeque<OutboxItem> {
         let mut queue = self.lock();
-        if queue.holds == 0 { std::mem::take(&mut queue.items) } else { VecDeque::new() }
+        if queue.holds > 0 {
+            return VecDeque::new();
+        }
+        queue.line_bytes = 0;
+        std::mem::take(&mut queue.items)
     }
 
     /// Waits until the queue or a feed may have something to write.
@@ -149,13 +182,23 @@ impl Outbox {
 
     /// Marks the connection as closed and wakes its writer.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.close_because(CloseReason::Normal);
+    }
+
+    /// Marks the connection as closed for a reason; the first one counts. Queued items are still written.
+    pub fn close_because(&self, reason: CloseReason) {
+        let _ = self.closed.set(reason);
         self.wake.notify_one();
     }
 
     /// Returns whether the connection is closed.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.get().is_some()
+    }
+
+    /// Returns why the connection is closed.
+    pub fn close_reason(&self) -> CloseReason {
+        self.closed.get().copied().unwrap_or(CloseReason::Normal)
     }
 
     fn lock(&self) -> MutexGuard<'_, OutboxQueue> {
@@ -169,7 +212,7 @@ mod tests {
 
     #[test]
     fn held_items_are_taken_together() {
-        let outbox = Outbox::new(ParticipantId(1), EventForm::Record);
+        let outbox = Outbox::new(ConnectionId(1), EventForm::Record);
         let (one, other) = (outbox.hold(), outbox.hold());
         outbox.push(OutboxItem::Frames { bytes: b"one\n".to_vec(), permit: None });
         assert!(outbox.take().is_empty());
@@ -178,5 +221,30 @@ mod tests {
         assert!(outbox.take().is_empty());
         drop(other);
         assert_eq!(outbox.take().len(), 2);
+    }
+
+    #[test]
+    fn a_connection_that_does_not_read_is_closed_and_what_fitted_is_still_written() {
+        let outbox = Outbox::with_line_bytes(ConnectionId(1), EventForm::Event, 8);
+        for _ in 0..2 {
+            outbox.push_line(Bytes::from_static(b"four"));
+        }
+        assert_eq!(outbox.take().len(), 2);
+        for _ in 0..3 {
+            assert!(!outbox.is_closed());
+            outbox.push_line(Bytes::from_static(b"four"));
+        }
+        assert_eq!((outbox.is_closed(), outbox.close_reason()), (true, CloseReason::PolicyViolation));
+        outbox.close();
+        assert_eq!(outbox.close_reason(), CloseReason::PolicyViolation, "the first reason counts");
+        assert_eq!(outbox.take().len(), 2);
+    }
+
+    #[test]
+    fn a_single_line_may_exceed_the_bound() {
+        let outbox = Outbox::with_line_bytes(ConnectionId(1), EventForm::Event, 2);
+        outbox.push_line(Bytes::from_static(b"larger"));
+        assert!(!outbox.is_closed());
+        assert_eq!(outbox.take().len(), 1);
     }
 }

@@ -11,20 +11,21 @@ use tokio::time::timeout;
 use super::lane::{LaneError, LaneRequest, ReplyGuard};
 use super::outbox::{EventForm, Outbox};
 use super::test_daemon::{TIMEOUT, TestDaemon};
-use crate::kernel::command::{Caller, Command, Rights};
-use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::command::{Caller, Command};
+use crate::kernel::id::{ConnectionId, SessionId};
 use crate::provider::Starter;
 
 #[tokio::test]
 async fn a_provider_panic_interrupts_its_session_and_no_other() {
     let daemon = TestDaemon::new();
-    let (mut owner, mut watcher, mut neighbour) = (daemon.client().await, daemon.client().await, daemon.client().await);
+    let (mut owner, mut watcher, mut other_client) =
+        (daemon.client().await, daemon.client().await, daemon.client().await);
     let session = owner.start().await;
-    let other = neighbour.start().await;
+    let other = other_client.start().await;
     watcher.get("attach_session", json!({"sessionId": session, "lastSeenSeq": 0})).await;
     let run = owner.prompt(&session, "panic once, then speak").await;
     // The other session is served while this one is restored, and afterwards.
-    assert_eq!(neighbour.run(&other, "speak").await["payload"]["outcome"], "success");
+    assert_eq!(other_client.run(&other, "speak").await["payload"]["outcome"], "success");
     for listener in [&mut owner, &mut watcher] {
         let events = listener.until("run_complete").await;
         assert_rising(&events);
@@ -34,16 +35,16 @@ async fn a_provider_panic_interrupts_its_session_and_no_other() {
         assert_eq!((&complete["runId"], &complete["payload"]["outcome"]), (&json!(run), &json!("success")));
     }
     assert_eq!(owner.run(&session, "speak").await["payload"]["outcome"], "success");
-    assert_eq!(neighbour.run(&other, "speak").await["payload"]["outcome"], "success");
+    assert_eq!(other_client.run(&other, "speak").await["payload"]["outcome"], "success");
     daemon.close().await;
 }
 
 #[tokio::test]
 async fn requests_waiting_for_a_panicked_lane_are_answered_and_no_committed_event_is_lost() {
     let daemon = TestDaemon::new();
-    let (mut owner, mut neighbour) = (daemon.client().await, daemon.client().await);
+    let (mut owner, mut other_client) = (daemon.client().await, daemon.client().await);
     let session = owner.start().await;
-    let other = neighbour.start().await;
+    let other = other_client.start().await;
     owner.run(&session, "speak").await;
     let run = owner.prompt(&session, "wait, then speak").await;
     daemon.provider.wait_for_turns(2).await;
@@ -63,7 +64,7 @@ async fn requests_waiting_for_a_panicked_lane_are_answered_and_no_committed_even
         let reply = timeout(TIMEOUT, reply).await.unwrap().expect("an answer");
         assert_eq!(reply.unwrap_err(), LaneError::Interrupted);
     }
-    assert_eq!(neighbour.run(&other, "speak").await["payload"]["outcome"], "success");
+    assert_eq!(other_client.run(&other, "speak").await["payload"]["outcome"], "success");
     // The subscriber continues at its position; the run is resumed from its finished steps.
     let events = owner.until("run_complete").await;
     assert_rising(&events);
@@ -90,8 +91,8 @@ async fn a_turn_that_panics_fails_its_run_and_nothing_else() {
 }
 
 fn lane_request(respond: ReplyGuard) -> Box<LaneRequest> {
-    let outbox = Outbox::new(ParticipantId(u64::MAX), EventForm::Record);
-    let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
+    let outbox = Outbox::new(ConnectionId(u64::MAX), EventForm::Record);
+    let caller = Caller::owner(outbox.id(), "test".to_owned());
     let command = Command::Describe;
     Box::new(LaneRequest {
         caller,
@@ -101,6 +102,7 @@ fn lane_request(respond: ReplyGuard) -> Box<LaneRequest> {
         reply_guard: respond,
         outbox,
         environment: None,
+        record: None,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Requests that only read: lists of sessions and approvals, grants, and the messages of a session.
 
+mod messages;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,16 +12,16 @@ use super::grants::GrantsError;
 use super::lane::{LaneHandle, LaneRequest, ReplyGuard};
 use super::outbox::Outbox;
 use super::server::Server;
-use crate::journal::{ListQuery, ReadError};
+use crate::journal::{ListQuery, Meta, ReadError};
 use crate::kernel::command::{Answer, Caller, Command, Phase};
-use crate::kernel::id::{Json, Seq, SessionId};
+use crate::kernel::id::{Json, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::error::{Code, ErrorBody};
 use crate::protocol::intent::ListSessions;
-use crate::protocol::reply::{Completion, GrantRow, MessagePage, PendingApproval, Reply};
-use crate::protocol::transcript::Transcript;
+use crate::protocol::reply::{Completion, GrantRow, PendingApproval, Reply};
 use crate::provider::Starter;
 use crate::record;
+pub(super) use messages::messages;
 
 /// Lists sessions, the newest first.
 ///
@@ -30,6 +32,7 @@ pub(super) async fn sessions(
     caller: &Caller,
     outbox: &Arc<Outbox>,
     request: ListSessions,
+    is_visible: impl Fn(&SessionId) -> bool,
 ) -> Result<Reply, ErrorBody> {
     wait_for_recovery(server, caller, outbox).await?;
     let ListSessions { limit, cursor, prefix, include_ended } = request;
@@ -43,7 +46,8 @@ pub(super) async fn sessions(
         let page = server.hub().services().journal.list(query).await.map_err(read_error)?;
         let is_last = page.len() < requested;
         after = page.last().map(|last| (last.updated_at, last.session.clone()));
-        found.extend(page.into_iter().filter(|meta| include_ended || !record::summary::is_ended(&meta.summary)));
+        let is_listed = |meta: &Meta| include_ended || !record::summary::is_ended(&meta.summary);
+        found.extend(page.into_iter().filter(|meta| is_visible(&meta.session) && is_listed(meta)));
         if is_last {
             break;
         }
@@ -67,32 +71,29 @@ const MIN_FILTERED_ROWS: usize = 256;
 
 /// Lists the pending approvals of one session or of all.
 ///
-/// A run that waits for an approval keeps its session in memory, so only lanes are queried; after a restart they are
-/// restored first.
+/// An open approval keeps its session in memory, whether or not a run waits for it, so only lanes are queried; after a
+/// restart they are restored first.
 pub(super) async fn approvals(
     server: &Server,
     caller: &Caller,
     outbox: &Arc<Outbox>,
     session: Option<SessionId>,
+    is_visible: impl Fn(&SessionId) -> bool,
 ) -> Result<Reply, ErrorBody> {
     let lanes = match session {
         Some(session) => vec![server.lane(&session).await?],
         None => {
             server.hub().recover().await.map_err(read_error)?;
-            server.hub().lanes()
+            let asks = |lane: &LaneHandle| lane.has_open_gates() || lane.phase() == Phase::Waiting;
+            server.hub().lanes().into_iter().filter(|lane| asks(lane) && is_visible(lane.id())).collect()
         }
     };
     let mut pending = Vec::new();
-    for lane in lanes.into_iter().filter(|lane| lane.phase() == Phase::Waiting) {
-        if let Some(Answer::Gates { run: Some(run), questions }) =
-            query_lane(&lane, caller, outbox, Command::ListGates).await
-        {
+    for lane in lanes {
+        if let Some(Answer::Gates(gates)) = query_lane(&lane, caller, outbox, Command::ListGates).await {
             let session = lane.id();
-            pending.extend(questions.into_iter().map(|question| PendingApproval {
-                session: session.clone(),
-                run: run.clone(),
-                question,
-            }));
+            let listed = |(run, question)| PendingApproval { session: session.clone(), run, question };
+            pending.extend(gates.into_iter().map(listed));
         }
     }
     pending.sort_by_key(|pending| pending.question.expires);
@@ -123,7 +124,12 @@ async fn wait_for_recovery(server: &Server, caller: &Caller, outbox: &Arc<Outbox
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends a command to a session and returns its answer; `None` if the session refuses it or closes.
-async fn query_lane(lane: &LaneHandle, caller: &Caller, outbox: &Arc<Outbox>, command: Command) -> Option<Answer> {
+pub(super) async fn query_lane(
+    lane: &LaneHandle,
+    caller: &Caller,
+    outbox: &Arc<Outbox>,
+    command: Command,
+) -> Option<Answer> {
     let (sender, reply) = oneshot::channel();
     let respond = ReplyGuard::new(move |reply| {
         // The requester may be gone.
@@ -138,6 +144,7 @@ async fn query_lane(lane: &LaneHandle, caller: &Caller, outbox: &Arc<Outbox>, co
         reply_guard: respond,
         outbox,
         environment: None,
+        record: None,
     };
     lane.send_request(Box::new(request)).ok()?;
     reply.await.ok()?.ok()?.ok()
@@ -180,45 +187,6 @@ async fn run_blocking<T: Send + 'static>(
         Err(_) => Err(ErrorBody::transient(Code::InternalError, "cannot read the remembered approvals")),
     }
 }
-
-/// Reads the messages of a session, page by page.
-pub(super) async fn messages(server: &Server, session: &SessionId, after: Seq, limit: u32) -> Result<Reply, ErrorBody> {
-    server.lane(session).await?;
-    let mut page = MessagePage { messages: Vec::new(), next_after: after, done: false };
-    let mut transcript = Transcript::default();
-    let mut seen = after;
-    let mut whole = 0;
-    loop {
-        let read = server.hub().services().journal.page(session.clone(), seen, PAGE_BYTES).await.map_err(read_error)?;
-        let lines = read.blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n'));
-        for line in lines {
-            let event = record::decode_event(line)
-                .map_err(|error| ErrorBody::permanent(Code::InternalError, error.to_string()))?;
-            if event.seq <= seen {
-                continue;
-            }
-            seen = event.seq;
-            page.messages.extend(transcript.apply(&event));
-            // A page never starts in the middle of a text, so this one continues to its end.
-            if !transcript.has_partial_text() {
-                (whole, page.next_after) = (page.messages.len(), seen);
-                if whole >= limit as usize {
-                    return Ok(Reply::Messages(page));
-                }
-            }
-        }
-        if !read.more {
-            break;
-        }
-    }
-    // Messages within an incomplete text are returned with it, on a later page.
-    page.messages.truncate(whole);
-    page.done = true;
-    Ok(Reply::Messages(page))
-}
-
-/// The number of bytes that one read returns.
-const PAGE_BYTES: usize = 256 * 1024;
 
 fn parse_cursor(cursor: &str) -> Result<(Now, SessionId), ErrorBody> {
     let parsed = cursor.split_once(':').and_then(|(at, id)| Some((Now(at.parse().ok()?), SessionId::from(id))));

@@ -16,7 +16,7 @@ use super::outbox::RequestPermit;
 use super::requests::RequestHandler;
 use crate::kernel::id::SessionId;
 use crate::protocol::error::{Code, ErrorBody};
-use crate::protocol::intent::{Intent, Request, SessionIntent};
+use crate::protocol::intent::{Intent, ParticipantIntent, Request, SessionIntent};
 
 /// The number of unanswered queries that a connection may have for each command.
 pub(super) const QUERIES_PER_COMMAND: usize = 4;
@@ -38,9 +38,16 @@ impl RequestClass {
     /// Returns the class of a request.
     pub(super) const fn of(intent: &Intent) -> Self {
         match intent {
-            Intent::Session { body: SessionIntent::Cancel { .. } | SessionIntent::Decide(_), .. } => Self::Control,
             Intent::Session {
-                body: SessionIntent::Messages { .. } | SessionIntent::Snapshot | SessionIntent::ListQueue,
+                body: SessionIntent::Cancel { .. } | SessionIntent::Decide(_) | SessionIntent::StopUserCommand { .. },
+                ..
+            } => Self::Control,
+            Intent::Session {
+                body:
+                    SessionIntent::Messages { .. }
+                    | SessionIntent::Snapshot
+                    | SessionIntent::ListQueue
+                    | SessionIntent::Participant(ParticipantIntent::List),
                 ..
             }
             | Intent::ListSessions(_)
@@ -54,7 +61,7 @@ impl RequestClass {
             | Intent::RevokeGrant { .. }
             | Intent::Reload
             | Intent::Drain { .. } => Self::Command,
-            Intent::Hello { .. } | Intent::Ping | Intent::SwitchProtocol(_) => Self::Immediate,
+            Intent::Hello { .. } | Intent::Ping | Intent::SwitchProtocol(_) | Intent::Command(_) => Self::Immediate,
         }
     }
 }
@@ -191,6 +198,7 @@ const fn session_of(intent: &Intent) -> Option<&SessionId> {
         | Intent::Ping
         | Intent::Metrics { .. }
         | Intent::SwitchProtocol(_)
+        | Intent::Command(_)
         | Intent::CheckJournal { .. }
         | Intent::Drain { .. }
         | Intent::StartSession(_)
@@ -261,12 +269,17 @@ impl RequestHandler {
     /// Returns whether a request is answered or passed to its session without blocking.
     fn can_run_inline(&self, intent: &Intent) -> bool {
         match intent {
-            Intent::Session { body: SessionIntent::Messages { .. }, .. } => false,
+            // A command of the user is checked against rules, which are read from files.
+            Intent::Session {
+                body: SessionIntent::Messages { .. } | SessionIntent::UserCommand(_) | SessionIntent::Fork(_),
+                ..
+            } => false,
             Intent::Session { id, .. } => self.server().hub().is_loaded(id),
             Intent::Hello { .. }
             | Intent::Ping
             | Intent::Metrics { sandbox: false }
             | Intent::SwitchProtocol(_)
+            | Intent::Command(_)
             | Intent::CheckJournal { .. }
             | Intent::Reload
             | Intent::Drain { .. } => true,

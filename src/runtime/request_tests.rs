@@ -15,14 +15,14 @@ use crate::kernel::command::Phase;
 #[tokio::test]
 async fn a_cancel_overtakes_a_query_that_waits() {
     let (daemon, disk) = TestDaemon::on_test_disk();
-    let (mut client, mut neighbour) = (daemon.client().await, daemon.client().await);
-    let (session, other) = (client.start().await, neighbour.start().await);
+    let (mut client, mut other_client) = (daemon.client().await, daemon.client().await);
+    let (session, other) = (client.start().await, other_client.start().await);
     client.prompt(&session, "wait, then speak").await;
-    neighbour.prompt(&other, "ask, then speak").await;
-    neighbour.until("approval_required").await;
+    other_client.prompt(&other, "ask, then speak").await;
+    other_client.until("approval_required").await;
     // A session replies to a request after its earlier decisions are on disk.
     disk.hold();
-    neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
+    other_client.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
     disk.wait_until_held().await;
     client.send("list_approvals", json!({})).await;
     client.send("cancel_run", json!({"sessionId": session})).await;
@@ -141,13 +141,13 @@ async fn a_query_reads_what_earlier_commands_of_its_connection_changed() {
 /// Returns a client with a query that waits for a held sync, the session of its run, and the session that holds the
 /// sync.
 async fn client_with_held_query(daemon: &TestDaemon, disk: &TestDisk) -> (Client, String, String) {
-    let (mut client, mut neighbour) = (daemon.client().await, daemon.client().await);
-    let (session, other) = (client.start().await, neighbour.start().await);
+    let (mut client, mut other_client) = (daemon.client().await, daemon.client().await);
+    let (session, other) = (client.start().await, other_client.start().await);
     client.prompt(&session, "wait, then speak").await;
-    neighbour.prompt(&other, "ask, then speak").await;
-    neighbour.until("approval_required").await;
+    other_client.prompt(&other, "ask, then speak").await;
+    other_client.until("approval_required").await;
     disk.hold();
-    neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
+    other_client.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
     disk.wait_until_held().await;
     client.send("list_approvals", json!({})).await;
     (client, session, other)

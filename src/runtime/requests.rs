@@ -2,39 +2,46 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::OwnedMutexGuard;
-
-use super::fingerprints;
+use super::access::SessionAccess;
+use super::commands::{CommandService, Peer};
+use super::forks;
 use super::generate;
-use super::lane::{LaneClosed, LaneError, LaneHandle, LaneReply, LaneRequest, ReplyGuard};
+use super::lane::{self, LaneClosed, LaneError, LaneHandle, LaneReply, LaneRequest, ReplyGuard};
 use super::maintenance::{self, DeleteOptions};
 use super::outbox::{Outbox, OutboxItem, RequestPermit};
+use super::protocols::Endpoint;
 use super::queries;
 use super::request_order::{CommandGuard, PendingRequest, RequestOrder, too_many_requests};
 use super::server::{Server, lane_error, stopping_error};
+use super::session_commands::{ReplyContext, normalize_rules, to_command, to_reply};
+use super::session_files;
 use super::subscriptions::Subscriptions;
-use crate::config::settings::rule::{Rule, RuleError};
-use crate::kernel::command::{Answer, Caller, Command, GateVote, Prompt, Repetition, Rights, Steer};
+use crate::kernel::command::{Answer, Command, Repetition};
 use crate::kernel::environment::Environment;
-use crate::kernel::gate::is_approval_policy;
-use crate::kernel::id::{MessageId, SessionId};
+use crate::kernel::id::SessionId;
 use crate::protocol::Protocol;
 use crate::protocol::error::{self, Code, ErrorBody};
 use crate::protocol::intent::{
-    self, Intent, Malformed, Request, RequestTag, SessionIntent, SnapshotMode, StartSession,
+    Fork, Intent, Malformed, ParticipantIntent, Request, RequestTag, SessionIntent, StartSession,
 };
+use crate::protocol::operation::CommandRequest;
 use crate::protocol::reply::{Completion, Metrics, Reply};
 use crate::provider::Starter;
 
 /// The source name of clients at the local socket, as decisions show it.
 const CLI_SOURCE: &str = "cli";
+/// The source name of clients on the network.
+const APP_SOURCE: &str = "app";
 
 /// Handles the requests of one connection.
 pub(super) struct RequestHandler {
     server: Arc<Server>,
     protocol: Arc<dyn Protocol>,
+    /// The command service, if the requests of the protocol are commands.
+    commands: Option<Arc<CommandService>>,
+    peer: Arc<Peer>,
     outbox: Arc<Outbox>,
-    caller: Caller,
+    access: Arc<SessionAccess>,
     /// The sessions that this connection may be subscribed to.
     subscriptions: Arc<Mutex<Subscriptions>>,
     /// The queues of requests that are not handled yet.
@@ -81,11 +88,14 @@ impl ResponseGuard {
 }
 
 impl RequestHandler {
-    pub(super) fn new(server: Arc<Server>, protocol: Arc<dyn Protocol>, outbox: Arc<Outbox>) -> Self {
-        // Clients at the local socket are its owner.
-        let caller = Caller { id: outbox.id(), source: CLI_SOURCE.to_owned(), rights: Rights::ALL };
+    pub(super) fn new(server: Arc<Server>, endpoint: &Endpoint, peer: Arc<Peer>, outbox: Arc<Outbox>) -> Self {
+        let (protocol, commands) = (Arc::clone(&endpoint.protocol), endpoint.commands.clone());
+        let source = if peer.is_remote() { APP_SOURCE } else { CLI_SOURCE };
+        let needs_token = peer.is_remote() && protocol.needs_attach_tokens();
+        let access = Arc::new(SessionAccess::new(peer.identity().clone(), outbox.id(), source, needs_token));
         let request_order = Arc::new(RequestOrder::new(server.hub().services().limits.pending_requests));
-        Self { server, protocol, outbox, caller, subscriptions: Arc::default(), request_order }
+        let subscriptions = Arc::default();
+        Self { server, protocol, commands, peer, outbox, access, subscriptions, request_order }
     }
 
     pub(super) const fn server(&self) -> &Arc<Server> {
@@ -94,6 +104,38 @@ impl RequestHandler {
 
     pub(super) const fn request_order(&self) -> &Arc<RequestOrder> {
         &self.request_order
+    }
+
+    /// Returns whether the connection is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.outbox.is_closed()
+    }
+
+    /// Submits a command to the command log.
+    pub(super) fn submit(&self, tag: RequestTag, command: CommandRequest) {
+        match &self.commands {
+            Some(commands) => commands.submit(tag, command, Arc::clone(&self.peer), Arc::clone(&self.outbox)),
+            None => {
+                let refusal = ErrorBody::permanent(Code::InternalError, "the protocol has no command log");
+                let mut frames = Vec::new();
+                self.protocol.reply(&self.with_id(tag), Err(&refusal), &mut frames);
+                self.outbox.push(OutboxItem::Frames { bytes: frames, permit: None });
+            }
+        }
+    }
+
+    /// Counts a frame over the size limit.
+    pub(super) fn count_oversized(&self) {
+        if let Some(commands) = &self.commands {
+            commands.metrics().too_long();
+        }
+    }
+
+    /// Waits until the commands of the connection are answered, or it is closed.
+    pub(super) async fn wait_for_commands(&self) {
+        if let Some(commands) = &self.commands {
+            commands.all_answered(&self.outbox).await;
+        }
     }
 
     /// Answers a request that will not be handled.
@@ -116,7 +158,7 @@ impl RequestHandler {
     /// Returns the frames of the reply to a switch of the protocol.
     pub(super) fn protocol_switched(&self, tag: RequestTag) -> Vec<u8> {
         let mut frames = Vec::new();
-        self.protocol.reply(&with_id(tag), Ok(&Reply::Done(Completion::ProtocolSwitched)), &mut frames);
+        self.protocol.reply(&self.with_id(tag), Ok(&Reply::Done(Completion::ProtocolSwitched)), &mut frames);
         frames
     }
 
@@ -127,21 +169,42 @@ impl RequestHandler {
 
     fn respond(&self, tag: RequestTag, permit: RequestPermit, command: Option<CommandGuard>) -> ResponseGuard {
         let (protocol, outbox) = (Arc::clone(&self.protocol), Arc::clone(&self.outbox));
-        ResponseGuard { tag: with_id(tag), permit: Some(permit), protocol, outbox, _command: command }
+        ResponseGuard { tag: self.with_id(tag), permit: Some(permit), protocol, outbox, _command: command }
+    }
+
+    /// Gives a request that was sent without an id one to answer under, if the protocol needs it.
+    fn with_id(&self, mut tag: RequestTag) -> RequestTag {
+        if tag.request_id.is_none() && self.protocol.needs_request_ids() {
+            tag.request_id = Some(generate::request());
+        }
+        tag
     }
 
     /// Answers a request, or passes it to its session.
     pub(super) async fn handle(&self, pending: PendingRequest) {
         let (response, intent) = self.response_guard(pending);
+        if self.peer.is_remote() && matches!(intent, Intent::Drain { .. } | Intent::Reload) {
+            let message = "only a client at the local socket may stop the daemon or reload the login environment";
+            return response.send_error(&ErrorBody::permanent(Code::AttachForbidden, message));
+        }
+        if let Err(body) = self.access.check_intent(&intent) {
+            return response.send_error(&body);
+        }
+        let (caller, is_visible) = (self.access.caller(), |session: &SessionId| self.access.lists(session));
         match intent {
-            Intent::Hello { .. } => response.send_ok(&Reply::Hello { version: env!("CARGO_PKG_VERSION") }),
+            Intent::Hello { .. } => {
+                let home = session_files::home().into_os_string().into_string().ok();
+                response.send_ok(&Reply::Hello { version: env!("CARGO_PKG_VERSION"), home });
+            }
             Intent::Ping => response.send_ok(&Reply::Pong(self.server.hub().services().clock.now())),
             Intent::StartSession(start) => self.start_session(*start, response).await,
             Intent::ListSessions(query) => {
-                response.send_result(queries::sessions(&self.server, &self.caller, &self.outbox, query).await);
+                let listed = queries::sessions(&self.server, caller, &self.outbox, query, is_visible).await;
+                response.send_result(listed);
             }
             Intent::ListApprovals { session } => {
-                response.send_result(queries::approvals(&self.server, &self.caller, &self.outbox, session).await);
+                let listed = queries::approvals(&self.server, caller, &self.outbox, session, is_visible).await;
+                response.send_result(listed);
             }
             Intent::ListGrants => response.send_result(queries::grants(&self.server).await),
             Intent::RevokeGrant { id } => response.send_result(queries::revoke(&self.server, id).await),
@@ -155,8 +218,8 @@ impl RequestHandler {
                 response.send_result(confinement.map(|confinement| Reply::Metrics(Box::new(metrics(confinement)))));
             }
             Intent::Reload => self.reload(response),
-            // The connection handles this request itself and never passes it on.
-            Intent::SwitchProtocol(_) => response.send_error(&lane_error(&LaneError::Interrupted)),
+            // The connection handles these requests itself and never passes them on.
+            Intent::SwitchProtocol(_) | Intent::Command(_) => response.send_error(&lane_error(&LaneError::Interrupted)),
             Intent::CheckJournal { full } => self.check_journal(full, response),
             Intent::Drain { grace_ms } => {
                 self.server.drain(grace_ms);
@@ -170,20 +233,22 @@ impl RequestHandler {
         lock_subscriptions(&self.subscriptions)
     }
 
-    async fn start_session(&self, start: StartSession, mut response: ResponseGuard) {
+    async fn start_session(&self, mut start: StartSession, mut response: ResponseGuard) {
         if self.server.hub().is_draining() {
             return response.send_error(&stopping_error());
         }
         if let Some(refused) = self.server.storage_error() {
             return response.send_error(&lane_error(&refused));
         }
+        start.idempotency_key = start.idempotency_key.map(|key| self.peer.identity().scoped_key(key));
         match self.server.start_session(&start).await {
             Err(body) => response.send_error(&body),
-            Ok(started) => {
+            Ok((started, choice)) => {
+                self.access.grant(&started.id);
                 response.tag.session = Some(started.id.clone());
                 let environment = start.environment.clone();
                 let command = match started.repetition {
-                    Repetition::First => Command::Open(Box::new(started.choice.into_opening(start))),
+                    Repetition::First => Command::Open(Box::new(choice.into_opening(start))),
                     Repetition::Repeated => Command::Describe,
                 };
                 let context = ReplyContext::Started { token: started.token, _start_guard: started.start_guard };
@@ -192,15 +257,29 @@ impl RequestHandler {
         }
     }
 
-    async fn handle_session_request(&self, id: SessionId, intent: SessionIntent, response: ResponseGuard) {
-        if let SessionIntent::Delete { dry_run, with_pi_files } = intent {
-            let deletion = DeleteOptions { dry_run, with_pi_files };
+    async fn handle_session_request(&self, id: SessionId, mut intent: SessionIntent, response: ResponseGuard) {
+        let presents_token = matches!(&intent, SessionIntent::Attach(attach) if attach.token.is_some());
+        if let Some(body) = self.access.check(&id).err().filter(|_| !presents_token) {
+            return response.send_error(&body);
+        }
+        if let SessionIntent::Delete { dry_run, with_imported_files } = intent {
+            let deletion = DeleteOptions { dry_run, with_imported_files };
             return self.delete(id, deletion, response);
         }
         if let SessionIntent::Messages { after, limit } = intent {
-            return response.send_result(queries::messages(&self.server, &id, after, limit).await);
+            return response
+                .send_result(queries::messages(&self.server, &self.access.caller_in(&id), &id, after, limit).await);
         }
-        let begins = matches!(intent, SessionIntent::Prompt(_) | SessionIntent::Queue(_) | SessionIntent::Steer { .. });
+        if let SessionIntent::Fork(fork) = intent {
+            return self.fork(&id, &fork, response).await;
+        }
+        let begins = matches!(
+            intent,
+            SessionIntent::Prompt(_)
+                | SessionIntent::Queue(_)
+                | SessionIntent::Steer { .. }
+                | SessionIntent::UserCommand(_)
+        );
         if begins && self.server.hub().is_draining() {
             return response.send_error(&stopping_error());
         }
@@ -210,23 +289,59 @@ impl RequestHandler {
         };
         if let SessionIntent::Attach(attach) = &intent
             && let Some(token) = &attach.token
-            && let Err(body) = self.server.check_token(&lane, token.reveal())
+        {
+            if let Err(body) = self.server.check_token(&lane, token.reveal()) {
+                return response.send_error(&body);
+            }
+            self.access.grant(&id);
+        }
+        if let Err(problem) = normalize_rules(&mut intent) {
+            return response.send_error(&ErrorBody::permanent(Code::InvalidRequest, problem));
+        }
+        if let SessionIntent::UserCommand(request) = &intent
+            && let Err(body) = self.check_user_command(&lane, &request.command).await
         {
             return response.send_error(&body);
         }
-        if let SessionIntent::Prompt(prompt) | SessionIntent::Queue(prompt) = &intent
-            && let Some(problem) = invalid_rule(&prompt.rules)
+        if let SessionIntent::Participant(ParticipantIntent::Join(join)) = &mut intent
+            && let Err(body) = self.access.prepare_join(&id, join)
         {
-            let message = format!("payload.rules: {problem}");
-            return response.send_error(&ErrorBody::permanent(Code::InvalidRequest, message));
+            return response.send_error(&body);
         }
-        let (command, environment, context) = to_command(intent);
+        let (command, environment, context) = to_command(intent, self.peer.identity().authentication());
         self.send_command(Ok(lane), command, environment, context, response).await;
+    }
+
+    /// Forks a session; the reply is that of a started session.
+    async fn fork(&self, parent: &SessionId, fork: &Fork, mut response: ResponseGuard) {
+        let fork = Fork {
+            idempotency_key: fork.idempotency_key.clone().map(|key| self.peer.identity().scoped_key(key)),
+            ..fork.clone()
+        };
+        match forks::fork(&self.server, &self.access.caller_in(parent), &self.outbox, parent, &fork).await {
+            Err(body) => response.send_error(&body),
+            Ok((started, command)) => {
+                self.access.grant(&started.id);
+                response.tag.session = Some(started.id.clone());
+                let context = ReplyContext::Started { token: started.token, _start_guard: started.start_guard };
+                self.send_command(Ok(started.lane), command, None, context, response).await;
+            }
+        }
+    }
+
+    /// Refuses a command of the user that the rules of its session do not allow.
+    async fn check_user_command(&self, lane: &LaneHandle, command: &str) -> Result<(), ErrorBody> {
+        let described =
+            queries::query_lane(lane, &self.access.caller_in(lane.id()), &self.outbox, Command::Describe).await;
+        let Some(Answer::Described(snapshot)) = described else { return Err(lane_error(&LaneError::Interrupted)) };
+        let services = self.server.hub().services();
+        let checked = lane::check_user_command(services, &snapshot, &session_files::home(), command).await;
+        checked.map_err(|why| ErrorBody::permanent(Code::InvalidRequest, why))
     }
 
     /// Deletes a session in a task of its own, so that later requests of the connection do not wait for it.
     fn delete(&self, id: SessionId, deletion: DeleteOptions, response: ResponseGuard) {
-        let (server, by) = (Arc::clone(&self.server), self.caller.source.clone());
+        let (server, by) = (Arc::clone(&self.server), self.access.caller().source.clone());
         tokio::spawn(async move { response.send_result(maintenance::delete(&server, &id, &by, deletion).await) });
     }
 
@@ -251,21 +366,26 @@ impl RequestHandler {
     /// Sends a command to its session; if the session was unloaded meanwhile it is loaded again.
     async fn send_command(
         &self,
-        lane: Result<LaneHandle, ErrorBody>,
+        mut lane: Result<LaneHandle, ErrorBody>,
         command: Command,
         environment: Option<Environment>,
         context: ReplyContext,
         response: ResponseGuard,
     ) {
         let session = response.tag.session.clone();
-        let leaves = matches!(command, Command::Detach);
-        let left = session.clone().filter(|_| leaves).map(|session| {
+        let caller = self.access.sender(&command, session.as_ref());
+        let (access, joins) = (Arc::clone(&self.access), matches!(command, Command::Join(_)));
+        let joins = session.clone().filter(|_| joins);
+        let left = session.clone().filter(|_| matches!(command, Command::Detach)).map(|session| {
             let as_of = self.subscriptions().generation(&session);
             (Arc::clone(&self.subscriptions), session, as_of)
         });
         let respond = ReplyGuard::new(move |reply| {
             if let (Some((subscriptions, session, as_of)), Ok(LaneReply { result: Ok(_), .. })) = (left, &reply) {
                 lock_subscriptions(&subscriptions).remove(&session, as_of);
+            }
+            if let (Some(session), Ok(LaneReply { result: Err(_), .. }) | Err(_)) = (joins, &reply) {
+                access.undo_join(&session);
             }
             let session = response.tag.session.clone();
             match (reply.map(|reply| reply.result), session) {
@@ -275,16 +395,24 @@ impl RequestHandler {
                 (Err(failed), _) => response.send_error(&lane_error(&failed)),
             }
         });
-        let joins =
-            matches!(command, Command::Open(_) | Command::Prompt(_) | Command::Attach { .. } | Command::Resume { .. });
-        let (caller, outbox) = (self.caller.clone(), Arc::clone(&self.outbox));
-        let (if_version, starter) = (None, Starter::Person);
-        let mut request =
-            Box::new(LaneRequest { caller, command, if_version, starter, reply_guard: respond, outbox, environment });
-        let mut lane = lane;
+        let policy = command.policy();
+        let environment =
+            self.peer.environment(environment, policy.needs_environment, self.server.hub().services()).await;
+        let outbox = Arc::clone(&self.outbox);
+        let (if_version, starter) = (None, if self.peer.is_remote() { Starter::Program } else { Starter::Person });
+        let mut request = Box::new(LaneRequest {
+            caller,
+            command,
+            if_version,
+            starter,
+            reply_guard: respond,
+            outbox,
+            environment,
+            record: None,
+        });
         for _ in 0..MAX_RELOADS {
             let Ok(open) = &lane else { break };
-            if joins {
+            if policy.subscribes {
                 self.subscriptions().add(open.id(), |session| self.server.hub().is_listed(session));
             }
             match (open.send_request(request), &session) {
@@ -299,9 +427,12 @@ impl RequestHandler {
 }
 
 impl Drop for RequestHandler {
-    /// Tells every subscribed session that the connection is closed, also after a request has panicked.
+    /// Notifies every subscribed session that the connection is closed, also after a request has panicked.
     fn drop(&mut self) {
         self.outbox.close();
+        if let Some(commands) = &self.commands {
+            commands.disconnect(&self.outbox);
+        }
         for session in self.subscriptions().take_all() {
             self.server.hub().disconnected(&session, self.outbox.id());
         }
@@ -314,141 +445,3 @@ fn lock_subscriptions(subscriptions: &Mutex<Subscriptions>) -> MutexGuard<'_, Su
 
 /// How often a command follows a session that is unloaded while the command is on its way.
 const MAX_RELOADS: usize = 8;
-
-/// What a response needs besides the answer of the session.
-enum ReplyContext {
-    Plain,
-    Started {
-        token: String,
-        /// Released when the response is queued, when the session is on disk.
-        _start_guard: Option<OwnedMutexGuard<()>>,
-    },
-    Queued {
-        message: MessageId,
-    },
-}
-
-fn to_reply(session: SessionId, answer: Answer, context: ReplyContext) -> Reply {
-    match (answer, context) {
-        (Answer::Opened(phase), ReplyContext::Started { token, .. }) => {
-            Reply::Started { session, phase, token, repetition: Repetition::First }
-        }
-        (Answer::Described(snapshot), ReplyContext::Started { token, .. }) => {
-            Reply::Started { session, phase: snapshot.phase, token, repetition: Repetition::Repeated }
-        }
-        (Answer::Queued { run, position }, ReplyContext::Queued { message }) => {
-            Reply::Queued { message, run, position }
-        }
-        (Answer::Prompted { run, repeated }, _) => Reply::Prompted { run, repetition: repeated },
-        (Answer::Queue(waiting), _) => Reply::Queue(waiting),
-        (Answer::Steered(run), _) => Reply::Steered(run),
-        (Answer::Attached { phase, replay }, _) => Reply::Attached { session, phase, replay },
-        (Answer::Described(snapshot), _) => Reply::Snapshot(snapshot),
-        (Answer::Unqueued, _) => Reply::Done(Completion::Unqueued),
-        (Answer::Detached, _) => Reply::Done(Completion::Detached),
-        (Answer::Renamed, _) => Reply::Done(Completion::Renamed),
-        (Answer::Ended, _) => Reply::Done(Completion::Ended),
-        (Answer::CompactionStarted(began), _) => Reply::Compacting(began),
-        (
-            Answer::Gates { .. }
-            | Answer::Decided
-            | Answer::Cancelling
-            | Answer::Opened(_)
-            | Answer::Queued { .. }
-            | Answer::VersionBumped
-            | Answer::Loaded
-            | Answer::Adjusted
-            | Answer::UserCommandStarted(_)
-            | Answer::StoppingUserCommand
-            | Answer::CompactionStopped
-            | Answer::RetryStopped
-            | Answer::Branched
-            | Answer::Imported,
-            _,
-        ) => Reply::Done(Completion::Accepted),
-    }
-}
-
-/// Gives a request that was sent without an id one to answer under.
-fn with_id(tag: RequestTag) -> RequestTag {
-    RequestTag { request_id: Some(tag.request_id.unwrap_or_else(generate::request)), ..tag }
-}
-
-fn to_command(intent: SessionIntent) -> (Command, Option<Environment>, ReplyContext) {
-    match intent {
-        SessionIntent::Attach(attach) => {
-            let rights = if attach.read_only { Rights::NONE } else { Rights::ALL };
-            let command = match attach.snapshot {
-                SnapshotMode::AfterGap => Command::Attach { seen: attach.seen, rights },
-                SnapshotMode::Always => Command::Resume { seen: attach.seen, rights },
-            };
-            (command, attach.environment, ReplyContext::Plain)
-        }
-        SessionIntent::Detach => (Command::Detach, None, ReplyContext::Plain),
-        SessionIntent::Prompt(request) => {
-            let (prompt, environment) = to_prompt(*request);
-            (Command::Prompt(Box::new(prompt)), environment, ReplyContext::Plain)
-        }
-        SessionIntent::Queue(request) => {
-            let (prompt, environment) = to_prompt(*request);
-            let context = ReplyContext::Queued { message: prompt.message.clone() };
-            (Command::Queue(Box::new(prompt)), environment, context)
-        }
-        SessionIntent::Steer { message, text, images } => {
-            let fingerprint =
-                generate::fingerprint(["steer", &text].into_iter().chain(fingerprints::image_parts(&images)));
-            let message = message.unwrap_or_else(generate::message);
-            let steer = Steer { message, text, images, fingerprint };
-            (Command::Steer(Box::new(steer)), None, ReplyContext::Plain)
-        }
-        SessionIntent::Decide(request) => {
-            let decide = GateVote {
-                gate: request.gate,
-                run: request.run,
-                decision: request.decision,
-                choice: request.choice,
-                comment: request.comment,
-                scope: request.scope,
-                answer: request.answer,
-            };
-            (Command::Decide(Box::new(decide)), request.environment, ReplyContext::Plain)
-        }
-        SessionIntent::ListQueue => (Command::ListQueue, None, ReplyContext::Plain),
-        SessionIntent::Unqueue { message } => (Command::Unqueue { message }, None, ReplyContext::Plain),
-        SessionIntent::Cancel { run, reason } => (Command::Cancel { run, reason }, None, ReplyContext::Plain),
-        SessionIntent::Rename { name } => (Command::Rename { name }, None, ReplyContext::Plain),
-        SessionIntent::End => (Command::End, None, ReplyContext::Plain),
-        SessionIntent::Compact { instructions, environment } => {
-            (Command::Compact { instructions }, environment, ReplyContext::Plain)
-        }
-        // Messages are read from the journal, and deletions are handled above.
-        SessionIntent::Snapshot | SessionIntent::Messages { .. } | SessionIntent::Delete { .. } => {
-            (Command::Describe, None, ReplyContext::Plain)
-        }
-    }
-}
-
-fn to_prompt(request: intent::Prompt) -> (Prompt, Option<Environment>) {
-    let limits = (request.time_limit, request.budget);
-    let fingerprint = fingerprints::message(&request.text, &request.criteria, &request.images, limits, &request.rules);
-    let message = request.message.unwrap_or_else(generate::message);
-    let prompt = Prompt {
-        run: generate::run(),
-        message,
-        text: request.text,
-        images: request.images,
-        criteria: request.criteria,
-        time_limit: request.time_limit,
-        budget: request.budget,
-        rules: request.rules,
-        // The lane sets it.
-        needs_environment: false,
-        fingerprint,
-    };
-    (prompt, request.environment)
-}
-
-/// Returns the error of the first invalid rule.
-fn invalid_rule(rules: &[String]) -> Option<RuleError> {
-    rules.iter().filter(|rule| !is_approval_policy(rule)).find_map(|rule| rule.parse::<Rule>().err())
-}

@@ -12,9 +12,10 @@ use super::lane::{DeleteReply, DeletionCause, LaneHandle, LaneRequest, ReplyGuar
 use super::outbox::{EventForm, Outbox};
 use super::test_daemon::{Client, TIMEOUT, TestDaemon};
 use crate::journal::{Batch, Block, Checkpoint, Journal};
-use crate::kernel::command::{Caller, Command, GateVote, Rights};
+use crate::kernel::command::{Caller, Command, GateProposal, GateVote, Rights};
 use crate::kernel::event::{ApprovalScope, Decision};
-use crate::kernel::id::{GateId, Json, ParticipantId, Seq, SessionId};
+use crate::kernel::id::{ConnectionId, GateId, Json, Seq, SessionId};
+use crate::kernel::quorum::Quorum;
 use crate::kernel::time::Now;
 use crate::provider::Starter;
 
@@ -33,8 +34,8 @@ async fn an_undecodable_checkpoint_is_harmless_while_the_history_is_complete() {
     let mut client = daemon.client().await;
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
     assert_eq!(snapshot["meta"]["name"], "kept");
-    let said = client.get("get_session_messages", json!({"sessionId": session})).await;
-    assert_eq!(said["messages"].as_array().map(Vec::len), Some(4), "{said}");
+    let reply = client.get("get_session_messages", json!({"sessionId": session})).await;
+    assert_eq!(reply["messages"].as_array().map(Vec::len), Some(4), "{reply}");
     daemon.close().await;
 }
 
@@ -63,8 +64,8 @@ async fn a_session_without_its_checkpoint_and_its_beginning_is_read_only_and_unc
     let refused = client.answer().await;
     assert_eq!(refused["error"]["code"], "STORAGE_FAILED", "{refused}");
     assert!(refused["error"]["message"].as_str().unwrap().contains("is damaged"), "{refused}");
-    let said = client.get("get_session_messages", json!({"sessionId": session})).await;
-    assert_eq!(said["messages"].as_array().map(Vec::len), Some(2), "{said}");
+    let reply = client.get("get_session_messages", json!({"sessionId": session})).await;
+    assert_eq!(reply["messages"].as_array().map(Vec::len), Some(2), "{reply}");
 
     let daemon = daemon
         .restart(async |journal| {
@@ -121,24 +122,86 @@ async fn the_first_list_of_approvals_after_a_restart_is_complete() {
     let mut client = daemon.client().await;
     let session = client.start().await;
     client.prompt(&session, "ask, then speak").await;
-    let asked = client.until("approval_required").await.pop().unwrap();
+    let approval = client.until("approval_required").await.pop().unwrap();
     let daemon = daemon.restart(async |_| ()).await;
     let mut client = daemon.client().await;
     let listed = client.get("list_approvals", json!({})).await;
-    assert_eq!(listed["approvals"][0]["approvalId"], asked["payload"]["approvalId"], "{listed}");
+    assert_eq!(listed["approvals"][0]["approvalId"], approval["payload"]["approvalId"], "{listed}");
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn an_approval_of_no_run_is_listed_and_expires_after_a_restart() {
+    let daemon = TestDaemon::new();
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    let id = SessionId::from(session.clone());
+    let (sender, opened) = oneshot::channel();
+    let proposal = Command::OpenGate(Box::new(GateProposal {
+        gate: GateId::new("appr_standing"),
+        kind: "merge".to_owned(),
+        title: "Merge?".to_owned(),
+        summary: String::new(),
+        details: Json::new("{}"),
+        choices: Vec::new(),
+        quorum: Quorum::Any(2),
+        eligible: None,
+        timeout_millis: Some(3_600_000),
+    }));
+    let lane = daemon.server.hub().lane(&id).await.unwrap().unwrap();
+    assert!(lane.send_request(lane_request(proposal, ReplyGuard::new(|reply| drop(sender.send(reply))))).is_ok());
+    assert!(timeout(TIMEOUT, opened).await.unwrap().unwrap().unwrap().result.is_ok());
+    assert_eq!(approvals(&mut client).await, json!(["appr_standing"]));
+    drop((lane, client));
+    let daemon = daemon.restart(async |_| ()).await;
+    assert_eq!(approvals(&mut daemon.client().await).await, json!(["appr_standing"]), "it is restored");
+    let daemon = daemon.restart_later(Duration::from_secs(7_200)).await;
+    // No client asks for the session: the start of the daemon loads it.
+    daemon.server.hub().recover().await.unwrap();
+    assert!(daemon.server.hub().is_loaded(&id));
+    let mut client = daemon.client().await;
+    assert_eq!(approvals(&mut client).await, json!([]));
+    client.get("attach_session", json!({"sessionId": session})).await;
+    let settled = client.until("approval_received").await.pop().unwrap();
+    assert_eq!((&settled["payload"]["by"], &settled["payload"]["decision"]), (&json!("timeout"), &json!("deny")));
+    let daemon = daemon.restart(async |_| ()).await;
+    daemon.server.hub().recover().await.unwrap();
+    assert!(!daemon.server.hub().is_loaded(&id), "nothing of it is unfinished");
+    daemon.close().await;
+}
+
+/// Returns the ids of the pending approvals of all sessions.
+async fn approvals(client: &mut Client) -> Value {
+    let listed = client.get("list_approvals", json!({})).await;
+    listed["approvals"].as_array().unwrap().iter().map(|approval| approval["approvalId"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_start_under_one_key_does_not_wait_for_one_under_another() {
+    let (daemon, disk) = TestDaemon::on_test_disk();
+    let (mut client, mut other) = (daemon.client().await, daemon.client().await);
+    client.get("start_session", json!({"cwd": "/", "idempotencyKey": "first"})).await;
+    disk.hold();
+    client.send("start_session", json!({"cwd": "/", "idempotencyKey": "second"})).await;
+    disk.wait_until_held().await;
+    // Its key is in use with other parameters, which is found out without the disk.
+    other.send("start_session", json!({"cwd": "/", "idempotencyKey": "first", "mode": "headless"})).await;
+    assert_eq!(other.answer().await["error"]["code"], "INVALID_REQUEST");
+    disk.recover();
+    assert_eq!(client.answer().await["ok"], true);
     daemon.close().await;
 }
 
 #[tokio::test]
 async fn a_session_comes_back_with_the_batch_that_its_panicked_lane_left_behind() {
     let (daemon, disk) = TestDaemon::on_test_disk();
-    let (mut client, mut neighbour) = (daemon.client().await, daemon.client().await);
-    let (session, other) = (client.start().await, neighbour.start().await);
+    let (mut client, mut other_client) = (daemon.client().await, daemon.client().await);
+    let (session, other) = (client.start().await, other_client.start().await);
     let lane = waiting_lane(&daemon, &mut client, &session).await;
     let gate = client.until("approval_required").await.pop().unwrap();
     // The journal is busy with another session when the rename is submitted, and the lane panics before the commit.
     disk.hold();
-    neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
+    other_client.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
     disk.wait_until_held().await;
     let name = "kept".to_owned();
     assert!(lane.send_request(lane_request(Command::Rename { name }, ReplyGuard::new(drop))).is_ok());
@@ -171,7 +234,7 @@ async fn events_published_by_a_panicked_lane_are_committed() {
     let session = client.start().await;
     let lane = waiting_lane(&daemon, &mut client, &session).await;
     let gate = client.until("approval_required").await.pop().unwrap();
-    let listener = Outbox::new(ParticipantId(u64::MAX), EventForm::Record);
+    let listener = Outbox::new(ConnectionId(u64::MAX), EventForm::Record);
     let (sender, reply) = oneshot::channel();
     let command = Command::Attach { seen: Seq::new(gate["seq"].as_u64().unwrap()), rights: Rights::ALL };
     let attach = LaneRequest {
@@ -262,14 +325,15 @@ fn panicking_vote(gate: &Value) -> Box<LaneRequest> {
         choice: None,
         comment: None,
         scope: ApprovalScope::Once,
+        rule: None,
         answer: Some(Json::new("\"no boolean\"")),
     };
     lane_request(Command::Decide(Box::new(vote)), ReplyGuard::new(|_| panic!("this reply callback panics")))
 }
 
 fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
-    let outbox = Outbox::new(ParticipantId(u64::MAX), EventForm::Record);
-    let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
+    let outbox = Outbox::new(ConnectionId(u64::MAX), EventForm::Record);
+    let caller = Caller::owner(outbox.id(), "test".to_owned());
     Box::new(LaneRequest {
         caller,
         command,
@@ -278,6 +342,7 @@ fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
         reply_guard: respond,
         outbox,
         environment: None,
+        record: None,
     })
 }
 

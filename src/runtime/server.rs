@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
+use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
 use super::confinement;
@@ -15,15 +15,17 @@ use super::generate;
 use super::hub::Hub;
 use super::lane::{LaneError, LaneHandle};
 use super::os;
+use super::session_locks::KeyedLocks;
 use super::token_throttle::TokenThrottle;
 use super::workspace;
 use crate::config::file::ConfigError;
+use crate::config::listener::WebScope;
 use crate::config::sandbox::SandboxKind;
 use crate::config::settings::ModelSelection;
 use crate::journal::{Batch, Create, Durability};
 use crate::kernel::command::{Phase, Repetition};
 use crate::kernel::event::{Opening, WorkspaceIdentity};
-use crate::kernel::id::{Fingerprint, Json, ParticipantId, SessionId};
+use crate::kernel::id::{ConnectionId, Fingerprint, Json, SessionId};
 use crate::protocol::error::{Code, ErrorBody};
 use crate::protocol::intent::StartSession;
 use crate::protocol::reply::{CircuitRow, Metrics, ProviderRow};
@@ -43,11 +45,11 @@ pub struct Server {
     disconnected: Notify,
     token_throttle: TokenThrottle<SessionId>,
     /// The last number given to a connection.
-    participants: AtomicU64,
-    /// The address of the Pi endpoint.
-    pi_address: OnceLock<SocketAddr>,
-    /// Serializes starts under a key, so that a key starts one session.
-    start_lock: Arc<Mutex<()>>,
+    last_connection: AtomicU64,
+    /// The address of the WebSocket port.
+    web_addresses: std::sync::Mutex<Vec<(WebScope, SocketAddr)>>,
+    /// Serialize the starts under one key, so that it starts one session; other keys do not wait.
+    start_locks: KeyedLocks<String>,
     stop_grace: watch::Sender<Option<Duration>>,
 }
 
@@ -59,8 +61,6 @@ pub(super) struct StartedSession {
     pub(super) repetition: Repetition,
     /// Held until the session is stored, so that the next start under its key finds it.
     pub(super) start_guard: Option<OwnedMutexGuard<()>>,
-    /// The model and the sandbox of the session.
-    pub(super) choice: SessionChoice,
 }
 
 /// The resolved settings of a new session.
@@ -88,6 +88,7 @@ impl SessionChoice {
             metadata: start.metadata,
             name: start.name,
             parent: None,
+            forked_at: None,
         }
     }
 }
@@ -101,10 +102,10 @@ impl Server {
             hub,
             socket: socket.to_path_buf(),
             connections: AtomicU64::new(0),
-            participants: AtomicU64::new(0),
-            pi_address: OnceLock::new(),
+            last_connection: AtomicU64::new(0),
+            web_addresses: std::sync::Mutex::default(),
             disconnected: Notify::new(),
-            start_lock: Arc::default(),
+            start_locks: KeyedLocks::default(),
             stop_grace: watch::Sender::new(None),
         })
     }
@@ -121,18 +122,27 @@ impl Server {
     }
 
     /// Returns a new connection number.
-    pub(super) fn next_participant_id(&self) -> ParticipantId {
-        ParticipantId(self.participants.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(super) fn next_connection_id(&self) -> ConnectionId {
+        ConnectionId(self.last_connection.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Sets the address of the Pi endpoint, once.
-    pub(super) fn set_pi_address(&self, address: SocketAddr) {
-        let _ = self.pi_address.set(address);
+    /// Adds the address of a port for WebSockets.
+    pub(super) fn add_web_address(&self, scope: WebScope, address: SocketAddr) {
+        self.web_addresses().push((scope, address));
     }
 
-    /// Returns whether the Pi endpoint is open.
-    pub(super) fn serves_pi(&self) -> bool {
-        self.pi_address.get().is_some()
+    /// Returns whether clients can connect with WebSockets.
+    pub(super) fn has_web_listener(&self) -> bool {
+        !self.web_addresses().is_empty()
+    }
+
+    fn web_addresses(&self) -> MutexGuard<'_, Vec<(WebScope, SocketAddr)>> {
+        self.web_addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn web_address(&self, is_wanted: impl Fn(WebScope) -> bool) -> Option<String> {
+        let addresses = self.web_addresses();
+        addresses.iter().find(|(scope, _)| is_wanted(*scope)).map(|(_, address)| address.to_string())
     }
 
     /// Waits until every connection has closed. The shutdown was signalled before, and each has a short deadline.
@@ -186,28 +196,44 @@ impl Server {
     }
 
     /// Starts a session, or returns the one that was started under the same key.
-    pub(super) async fn start_session(&self, start: &StartSession) -> Result<StartedSession, ErrorBody> {
+    pub(super) async fn start_session(
+        &self,
+        start: &StartSession,
+    ) -> Result<(StartedSession, SessionChoice), ErrorBody> {
         let choice = self.resolve_start(start).await?;
-        let token = generate::token()
-            .map_err(|error| ErrorBody::transient(Code::InternalError, format!("no random bytes: {error}")))?;
-        let Some(key) = &start.idempotency_key else { return Ok(self.create(token, None, choice)) };
-        let start_guard = Arc::clone(&self.start_lock).lock_owned().await;
-        let known = self.hub.services().journal.started_by_key(key.as_str()).await;
+        let Some(key) = &start.idempotency_key else { return Ok((self.create(None)?, choice)) };
+        let start_guard = Some(self.lock_start(key).await);
+        if let Some(found) = self.find_started(key, |kept| fingerprints::matches_start(kept, start)).await? {
+            return Ok((found, choice));
+        }
+        let started = self.create(Some((key.clone(), fingerprints::start(start))))?;
+        Ok((StartedSession { start_guard, ..started }, choice))
+    }
+
+    /// Waits for the lock of a key, under which the key is looked up and its session is created.
+    pub(super) async fn lock_start(&self, key: &str) -> OwnedMutexGuard<()> {
+        self.start_locks.lock(&key.to_owned()).await
+    }
+
+    /// Returns the session that was started under a key; refuses a key of another request.
+    pub(super) async fn find_started(
+        &self,
+        key: &str,
+        is_same: impl Fn(Fingerprint) -> bool,
+    ) -> Result<Option<StartedSession>, ErrorBody> {
+        let known = self.hub.services().journal.started_by_key(key).await;
         match known.map_err(|error| ErrorBody::transient(Code::InternalError, error.to_string()))? {
-            Some((kept, id)) if fingerprints::matches_start(kept, start) => {
-                let lane = self.lane(&id).await?;
+            Some((kept, id)) if is_same(kept) => {
+                let (lane, token) = (self.lane(&id).await?, new_token()?);
                 self.replace_token(&lane, &token).await?;
-                Ok(StartedSession { id, lane, token, repetition: Repetition::Repeated, start_guard: None, choice })
+                let repetition = Repetition::Repeated;
+                Ok(Some(StartedSession { id, lane, token, repetition, start_guard: None }))
             }
             Some(_) => {
                 let message = "idempotencyKey: already used to start a different session";
                 Err(ErrorBody::permanent(Code::InvalidRequest, message))
             }
-            None => {
-                let fingerprint = fingerprints::start(start);
-                let started = self.create(token, Some((key.clone(), fingerprint)), choice);
-                Ok(StartedSession { start_guard: Some(start_guard), ..started })
-            }
+            None => Ok(None),
         }
     }
 
@@ -216,11 +242,15 @@ impl Server {
     /// The caller has checked that the session does not exist, and opens it with the result.
     pub(super) async fn create_named(&self, id: &SessionId, start: StartSession) -> Result<Opening, ErrorBody> {
         let opening = self.prepare_opening(start).await?;
-        let token = generate::token()
-            .map_err(|error| ErrorBody::transient(Code::InternalError, format!("no random bytes: {error}")))?;
-        let opened_at = self.hub.services().clock.now();
-        self.hub.create(id, Create { token_hash: token::hash(&token), start_key: None, opened_at });
+        self.create_lane(id)?;
         Ok(opening)
+    }
+
+    /// Creates the lane of a session to which no token attaches.
+    pub(super) fn create_lane(&self, id: &SessionId) -> Result<(), ErrorBody> {
+        let (token, opened_at) = (new_token()?, self.hub.services().clock.now());
+        self.hub.create(id, Create { token_hash: token::hash(&token), start_key: None, opened_at });
+        Ok(())
     }
 
     /// Returns the opening of a new session, or why no session can be opened.
@@ -273,7 +303,8 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: services.clock.uptime().as_secs(),
             socket: self.socket.display().to_string(),
-            pi: self.pi_address.get().map(SocketAddr::to_string),
+            http: self.web_address(|scope| scope == WebScope::All),
+            pi: self.web_address(|scope| matches!(scope, WebScope::One(_))),
             sessions: stats.sessions,
             resident_sessions: lanes.len() as u64,
             active_runs: active.count() as u64,
@@ -283,9 +314,14 @@ impl Server {
             memory_bytes: os::resident_bytes(),
             draining: self.hub.is_draining(),
             grace_ms: u64::try_from(services.limits.grace_period.as_millis()).unwrap_or(u64::MAX),
-            circuits: services.model_config.circuits().into_iter().map(circuit_row).collect(),
+            circuits: self.circuit_rows(),
             sandbox: None,
         }
+    }
+
+    /// Returns the circuit breakers of the provider servers used so far.
+    pub(super) fn circuit_rows(&self) -> Vec<CircuitRow> {
+        self.hub.services().model_config.circuits().into_iter().map(circuit_row).collect()
     }
 
     /// Describes the confinement of a model's commands under the default configuration.
@@ -306,9 +342,7 @@ impl Server {
 
     /// Revokes the attach token of a session.
     pub(super) async fn revoke_token(&self, id: &SessionId) -> Result<(), ErrorBody> {
-        let token = generate::token()
-            .map_err(|error| ErrorBody::transient(Code::InternalError, format!("no random bytes: {error}")))?;
-        let lane = self.lane(id).await?;
+        let (token, lane) = (new_token()?, self.lane(id).await?);
         self.replace_token(&lane, &token).await
     }
 
@@ -328,12 +362,12 @@ impl Server {
         }
     }
 
-    fn create(&self, token: String, start_key: Option<(String, Fingerprint)>, choice: SessionChoice) -> StartedSession {
-        let id = generate::session();
-        let opened_at = self.hub.services().clock.now();
+    /// Creates the lane of a new session.
+    pub(super) fn create(&self, start_key: Option<(String, Fingerprint)>) -> Result<StartedSession, ErrorBody> {
+        let (id, token, opened_at) = (generate::session(), new_token()?, self.hub.services().clock.now());
         let create = Create { token_hash: token::hash(&token), start_key, opened_at };
         let lane = self.hub.create(&id, create);
-        StartedSession { id, lane, token, repetition: Repetition::First, start_guard: None, choice }
+        Ok(StartedSession { id, lane, token, repetition: Repetition::First, start_guard: None })
     }
 
     /// Resolves the model, the sandbox and the workspace of a session that may be started.
@@ -374,6 +408,11 @@ impl Server {
             }
         }
     }
+}
+
+fn new_token() -> Result<String, ErrorBody> {
+    generate::token()
+        .map_err(|error| ErrorBody::transient(Code::InternalError, format!("cannot generate random bytes: {error}")))
 }
 
 fn circuit_row(report: CircuitReport) -> CircuitRow {

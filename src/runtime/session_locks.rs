@@ -1,4 +1,4 @@
-//! One lock per session, for work on a session that must not be done twice at the same time.
+//! One lock per key, such as a session, for work that must not be done twice at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,26 +7,35 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::kernel::id::SessionId;
 
-/// Locks by session. Locks of different sessions are independent, and an unused lock takes no memory.
-#[derive(Debug, Default)]
-pub(super) struct SessionLocks {
-    locks: Mutex<BTreeMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
+/// Locks by session.
+pub(super) type SessionLocks = KeyedLocks<SessionId>;
+
+/// Locks by key. Locks of different keys are independent, and an unused lock takes no memory.
+#[derive(Debug)]
+pub(super) struct KeyedLocks<K> {
+    locks: Mutex<BTreeMap<K, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-impl SessionLocks {
-    /// Waits for the lock of a session.
-    pub(super) async fn lock(&self, session: &SessionId) -> OwnedMutexGuard<()> {
-        self.get(session).lock_owned().await
+impl<K> Default for KeyedLocks<K> {
+    fn default() -> Self {
+        Self { locks: Mutex::default() }
+    }
+}
+
+impl<K: Ord + Clone> KeyedLocks<K> {
+    /// Waits for the lock of a key.
+    pub(super) async fn lock(&self, key: &K) -> OwnedMutexGuard<()> {
+        self.get(key).lock_owned().await
     }
 
-    fn get(&self, session: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+    fn get(&self, key: &K) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         locks.retain(|_, lock| lock.strong_count() > 0);
-        if let Some(lock) = locks.get(session).and_then(Weak::upgrade) {
+        if let Some(lock) = locks.get(key).and_then(Weak::upgrade) {
             return lock;
         }
         let lock = Arc::default();
-        locks.insert(session.clone(), Arc::downgrade(&lock));
+        locks.insert(key.clone(), Arc::downgrade(&lock));
         lock
     }
 }

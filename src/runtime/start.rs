@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::lifecycle::{self, Config, RunError};
 use super::os;
+use super::protocols;
 use crate::config::file::{self, ConfigError};
 use crate::config::limits::{LimitError, Limits};
+use crate::config::listener::{self, ListenRequest, ListenerSettings, PortError, WebListener, WebScope};
 use crate::config::paths::{Paths, PathsError, user_home};
-use crate::config::pi::{ListenRequest, PiSettings, PortError};
 use crate::observe;
 use crate::provider::dialect::{BUILT_IN, kinds};
 use crate::sandbox::confinement::toolchain;
@@ -50,19 +51,19 @@ impl StartError {
 }
 
 /// Runs a daemon until it is asked to stop; `ready` is called when clients can connect.
-pub fn start(pi: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), StartError> {
+pub fn start(pi: ListenRequest, http: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), StartError> {
     os::limit_malloc_arenas();
     let variable = |name: &str| std::env::var_os(name);
     let (paths, limits) = (Paths::in_existing_home(&variable)?, Limits::from_environment(&variable)?);
     let homes = homes(&variable);
     let toolchains = toolchain::paths_from_environment(&variable);
-    let (dialects, tools) = (BUILT_IN, ToolSet::builtin());
-    let mut config = Config { paths, limits, homes, toolchains, pi: None, dialects, tools };
+    let (dialects, tools, protocols) = (BUILT_IN, ToolSet::builtin(), protocols::BUILT_IN);
+    let mut config = Config { paths, limits, homes, toolchains, listeners: Vec::new(), protocols, dialects, tools };
     os::create_private_dir_all(&config.paths.home).map_err(StartError::Log)?;
     os::create_private_dir_all(&config.paths.logs).map_err(StartError::Log)?;
     let _log = observe::init(&config.paths.logs).map_err(StartError::Log)?;
     observe::install_panic_hook();
-    config.pi = read_pi_settings(&config.paths.config, pi)?.resolved(pi, &variable)?;
+    config.listeners = read_listeners(&config.paths.config, pi, http, &variable)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
         .thread_name("pushd")
@@ -78,19 +79,28 @@ pub fn start(pi: ListenRequest, ready: impl FnOnce() + Send) -> Result<(), Start
     Ok(ended?)
 }
 
-/// Reads the Pi settings from the configuration.
+/// Reads the settings of the ports from the configuration, and returns those that are opened.
 ///
 /// An invalid configuration does not prevent the start: clients get the error. But a requested port is not opened with
 /// settings that are only partly valid.
-fn read_pi_settings(config: &Path, request: ListenRequest) -> Result<PiSettings, StartError> {
-    match (file::read(config, &kinds(BUILT_IN)), request) {
-        (Ok(file), _) => Ok(file.settings.pi),
-        (Err(error), ListenRequest::FromConfig) => {
-            tracing::warn!(error = %error, "the configuration is invalid; the Pi endpoint stays closed");
-            Ok(PiSettings::default())
+fn read_listeners(
+    config: &Path,
+    pi: ListenRequest,
+    http: ListenRequest,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Vec<WebListener>, StartError> {
+    let settings = match file::read(config, &kinds(BUILT_IN)) {
+        Ok(file) => file.settings,
+        Err(error) if (pi, http) == (ListenRequest::FromConfig, ListenRequest::FromConfig) => {
+            tracing::warn!(error = %error, "the configuration is invalid; no port is opened");
+            return Ok(Vec::new());
         }
-        (Err(error), ListenRequest::Enabled | ListenRequest::At(_)) => Err(error.into()),
-    }
+        Err(error) => return Err(error.into()),
+    };
+    let pi = settings.pi.resolved(pi, || listener::port_from_environment(variable))?;
+    let http = settings.http.resolved(http, || Ok(None))?;
+    let listener = |scope, settings: Option<ListenerSettings>| settings.map(|settings| WebListener { scope, settings });
+    Ok(listener(WebScope::One("pi"), pi).into_iter().chain(listener(WebScope::All, http)).collect())
 }
 
 /// Returns the owner's home directories: the one in the environment, and the one in the user database.

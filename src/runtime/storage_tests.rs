@@ -42,10 +42,10 @@ async fn a_pi_abort_stops_a_run_and_a_dismissal_settles_a_question_while_a_sync_
             break line["event"]["requestId"].clone();
         }
     };
-    let mut neighbour = daemon.client().await;
-    let other = neighbour.start().await;
+    let mut other_client = daemon.client().await;
+    let other = other_client.start().await;
     disk.hold();
-    neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
+    other_client.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
     disk.wait_until_held().await;
     let dismissal = json!({"id": "dismiss", "type": "extension_ui_response", "sessionId": "asking",
         "requestId": request, "response": {"method": "cancelled"}});
@@ -63,6 +63,28 @@ async fn a_pi_abort_stops_a_run_and_a_dismissal_settles_a_question_while_a_sync_
     disk.recover();
     let (first, second) = (pi_response(&mut client).await, pi_response(&mut client).await);
     assert!([first, second].iter().all(|response| response["success"] == true));
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn a_pi_prompt_is_acknowledged_after_one_sync_and_a_pi_read_after_none() {
+    let (daemon, disk) = TestDaemon::on_test_disk();
+    let mut client = daemon.client().await;
+    client.get("speak", json!({"protocol": "pi", "cwd": "/"})).await;
+    pi_command(&mut client, json!({"id": "create", "type": "create_session", "sessionId": "s"})).await;
+    // Syncs everything that is written so far.
+    let mut other = daemon.client().await;
+    other.start().await;
+    disk.hold();
+    for kind in ["get_state", "get_messages", "get_session_stats", "health_check", "list_sessions"] {
+        pi_command(&mut client, json!({"id": kind, "type": kind, "sessionId": "s"})).await;
+    }
+    client.send_line(&json!({"id": "p", "type": "prompt", "sessionId": "s", "message": "wait, then speak"})).await;
+    disk.wait_until_held().await;
+    disk.allow_one();
+    let response = pi_response(&mut client).await;
+    assert_eq!((&response["id"], &response["success"]), (&json!("p"), &json!(true)), "{response}");
+    disk.recover();
     daemon.close().await;
 }
 
@@ -108,11 +130,11 @@ async fn a_run_that_would_continue_after_a_denial_ends_when_storage_has_failed()
     let mut client = daemon.client().await;
     let session = client.start().await;
     client.prompt(&session, "ask, then speak").await;
-    let asked = client.until("approval_required").await.pop().unwrap();
+    let approval = client.until("approval_required").await.pop().unwrap();
     disk.fail();
     client.send("rename_session", json!({"sessionId": session, "name": "unkept"})).await;
     assert_eq!(client.answer().await["error"]["code"], "STORAGE_FAILED");
-    let vote = json!({"sessionId": session, "runId": asked["runId"], "approvalId": asked["payload"]["approvalId"],
+    let vote = json!({"sessionId": session, "runId": approval["runId"], "approvalId": approval["payload"]["approvalId"],
         "decision": "deny", "comment": "try something else"});
     client.get("submit_approval", vote).await;
     let events = client.until("run_complete").await;

@@ -1,4 +1,4 @@
-//! The sessions that a connection may be subscribed to, so that each is told when the connection closes.
+//! The sessions that a connection may be subscribed to, so that each is notified when the connection closes.
 //!
 //! The table stays close to the number of active subscriptions: a detach removes its entry, and entries of unloaded
 //! sessions are pruned before the table doubles.

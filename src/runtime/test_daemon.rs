@@ -23,7 +23,7 @@ use super::hub::Hub;
 use super::lifecycle::lost_line;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig as ModelHouse;
-use super::pi::PiEndpoint;
+use super::protocols::{self, ProtocolRegistry};
 use super::server::Server;
 use super::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
 use super::session_files::SessionFiles;
@@ -34,7 +34,7 @@ use crate::config::settings::NO_MODEL;
 use crate::journal::{Journal, Options};
 use crate::kernel::effect::{FinishReport, TurnRequest};
 use crate::kernel::event::{DenialEffect, Purpose, RunOutcome};
-use crate::kernel::id::{MessageId, ParticipantId};
+use crate::kernel::id::{ConnectionId, MessageId};
 use crate::provider::dialect::BUILT_IN;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::{Provider, Question, ReportSender, TurnFuture};
@@ -136,13 +136,19 @@ pub(super) struct TestDaemon {
 
 impl TestDaemon {
     pub(super) fn new() -> Self {
-        Self::start_in(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
+        Self::start_in(Arc::new(TempDir::new().unwrap()), Limits::default(), Clock::start(), open)
     }
 
     /// Stops the daemon, has `change` change the journal, and starts it again.
     pub(super) async fn restart(self, change: impl AsyncFnOnce(&Journal)) -> Self {
         let root = self.stop_and_change(change).await;
-        Self::start_in(root, Limits::default(), open)
+        Self::start_in(root, Limits::default(), Clock::start(), open)
+    }
+
+    /// Stops the daemon and starts it again with a clock that is ahead.
+    pub(super) async fn restart_later(self, by: Duration) -> Self {
+        let root = self.stop_and_change(async |_| ()).await;
+        Self::start_in(root, Limits::default(), Clock::start_ahead(by), open)
     }
 
     async fn stop_and_change(self, change: impl AsyncFnOnce(&Journal)) -> Arc<TempDir> {
@@ -165,10 +171,10 @@ impl TestDaemon {
         let disk = Arc::new(TestDisk::default());
         let syncs = Arc::clone(&disk);
         let open = |directory: &Path| Journal::open_with_sync(directory, options(), move || syncs.sync()).unwrap();
-        (Self::start_in(root, limits, open), disk)
+        (Self::start_in(root, limits, Clock::start(), open), disk)
     }
 
-    fn start_in(root: Arc<TempDir>, limits: Limits, open: impl FnOnce(&Path) -> Journal) -> Self {
+    fn start_in(root: Arc<TempDir>, limits: Limits, clock: Clock, open: impl FnOnce(&Path) -> Journal) -> Self {
         let file = |name: &str| root.path().join("run").join(name);
         let (socket, lock, pid) = (file("pushd.sock"), file("pushd.lock"), file("pushd.pid"));
         let address = Address { socket, lock, pid, directory: DirectoryKind::Default };
@@ -179,7 +185,7 @@ impl TestDaemon {
         let files = FileTasks::new(FILE_SLOTS, Duration::from_secs(60));
         let services = Arc::new(Services {
             limits,
-            clock: Clock::start(),
+            clock,
             journal: open(root.path()),
             model_config: ModelHouse::new(&paths, BUILT_IN, ModelLimits::default(), files.clone()),
             tools: ToolSet::builtin(),
@@ -200,11 +206,11 @@ impl TestDaemon {
         });
         let server = Server::new(Hub::new(services), &address.socket);
         let listener = Listener::bind(&address).unwrap();
-        let pi = PiEndpoint::new(Arc::clone(&server));
+        let protocols = ProtocolRegistry::new(Arc::clone(&server), protocols::BUILT_IN);
         let serving = tokio::spawn(async move {
             for connection in 1.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(connection::serve(Arc::clone(&pi), stream, ParticipantId(connection)));
+                tokio::spawn(connection::serve(Arc::clone(&protocols), stream, ConnectionId(connection)));
             }
         });
         Self { root, address, server, provider, serving }
@@ -250,6 +256,8 @@ pub(super) struct TestDisk {
 enum SyncMode {
     #[default]
     Succeed,
+    /// The next sync succeeds, and every later one waits.
+    SucceedOnce,
     Wait,
     Fail,
 }
@@ -258,6 +266,11 @@ impl TestDisk {
     /// Makes every sync wait from now on.
     pub(super) fn hold(&self) {
         self.set(SyncMode::Wait);
+    }
+
+    /// Makes one sync succeed, which may be one that waits, and every later one wait.
+    pub(super) fn allow_one(&self) {
+        self.set(SyncMode::SucceedOnce);
     }
 
     /// Makes every sync succeed, including one that waits.
@@ -288,6 +301,9 @@ impl TestDisk {
         while *mode == SyncMode::Wait {
             mode = self.changed.wait(mode).unwrap();
         }
+        if *mode == SyncMode::SucceedOnce {
+            *mode = SyncMode::Wait;
+        }
         if *mode == SyncMode::Fail { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
     }
 }
@@ -305,8 +321,8 @@ impl Client {
     }
 
     pub(super) async fn prompt(&mut self, session: &str, text: &str) -> String {
-        let asked = json!({"sessionId": session, "text": text});
-        self.get("send_user_message", asked).await["runId"].as_str().unwrap().to_owned()
+        let prompt = json!({"sessionId": session, "text": text});
+        self.get("send_user_message", prompt).await["runId"].as_str().unwrap().to_owned()
     }
 
     pub(super) async fn run(&mut self, session: &str, text: &str) -> Value {

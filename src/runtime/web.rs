@@ -17,18 +17,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, error, warn};
 
-use super::pi::{PiEndpoint, PiPeer, Via};
+use super::commands::Peer;
+use super::connection;
+use super::identity::Identity;
+use super::protocols::{ProtocolRegistry, Protocols, web_endpoints};
 use super::server::Server;
 use super::token_throttle::TokenThrottle;
 use crate::config::limits::Limits;
-use crate::config::pi::PiSettings;
+use crate::config::listener::{WebListener, WebScope};
 use crate::config::settings::Switch;
-use crate::protocol::pi::decode;
 use crate::sandbox::{ProcessOrigin, SupervisorRegistry};
 use crate::token::{TokenStore, TokenStoreError};
 use crate::transport::web::{
-    AccessPolicy, AccessRefusal, Authorizer, HandshakeError, HandshakeLimits, PeerIdentity, PeerOwner, SocketLimits,
-    Upgraded, handshake,
+    AccessPolicy, AccessRefusal, Authorizer, HandshakeError, PeerIdentity, PeerOwner, UpgradedConnection, handshake,
 };
 
 /// Why the port cannot be opened.
@@ -46,8 +47,10 @@ pub enum WebError {
     #[error(transparent)]
     Tokens(#[from] TokenStoreError),
     /// The port is in use, or the address is not one of this machine.
-    #[error("cannot listen at {at} for Pi (`[pi] listen`, PI_SERVER_PORT or --pi sets another address)")]
+    #[error("cannot listen at {at} {}", .scope.purpose())]
     Bind {
+        /// What the port is for.
+        scope: WebScope,
         /// The address.
         at: SocketAddr,
         /// The error of the system.
@@ -58,6 +61,7 @@ pub enum WebError {
 /// The WebSocket server.
 #[derive(Debug)]
 pub(super) struct WebServer {
+    scope: WebScope,
     listener: TcpListener,
     address: SocketAddr,
     access_policy: AccessPolicy,
@@ -65,7 +69,7 @@ pub(super) struct WebServer {
     token_required: bool,
     tokens: TokenStore,
     token_throttle: TokenThrottle<ThrottleKey>,
-    limits: HandshakeLimits,
+    handshake_timeout: Duration,
     /// The slots of open connections.
     connection_slots: Arc<Semaphore>,
     /// The slots of handshakes of the owner.
@@ -93,38 +97,46 @@ struct IncomingConnection {
 
 impl WebServer {
     /// Opens the port; refuses a configuration under which no client, or any client, could connect.
-    pub(super) async fn open(settings: &PiSettings, state: &Path, limits: &Limits) -> Result<Self, WebError> {
+    pub(super) async fn open(
+        listener: &WebListener,
+        state: &Path,
+        limits: &Limits,
+        protocols: Protocols,
+    ) -> Result<Self, WebError> {
+        let WebListener { scope, settings } = listener;
+        let scope = *scope;
         let tokens = TokenStore::new(state);
         let (at, is_local) = (settings.listen, settings.listen.ip().to_canonical().is_loopback());
         let token_required = settings.require_token == Switch::On || !is_local || !PeerIdentity::is_supported();
         if token_required && tokens.list()?.is_empty() {
             return Err(if is_local { WebError::NoToken(at) } else { WebError::Unprotected(at) });
         }
-        let listener = TcpListener::bind(at).await.map_err(|source| WebError::Bind { at, source })?;
-        let address = listener.local_addr().map_err(|source| WebError::Bind { at, source })?;
+        let listener = TcpListener::bind(at).await.map_err(|source| WebError::Bind { scope, at, source })?;
+        let address = listener.local_addr().map_err(|source| WebError::Bind { scope, at, source })?;
         let mut hosts = settings.hosts.clone();
         if !address.ip().is_unspecified() {
             hosts.push(host_header(address.ip()));
         }
-        let access_policy =
-            AccessPolicy { hosts, origins: settings.origins.clone(), paths: &["/", "/pi"], protocol: "pi" };
-        let socket = SocketLimits {
-            message: limits.pi_message_bytes,
-            stall_timeout: limits.stall_timeout,
-            has_request_id: decode::has_request_id,
-        };
+        let endpoints = web_endpoints(scope, protocols, limits);
+        let access_policy = AccessPolicy { hosts, origins: settings.origins.clone(), endpoints };
         Ok(Self {
+            scope,
             listener,
             address,
             access_policy,
             token_required,
             tokens,
             token_throttle: TokenThrottle::new(limits.wrong_tokens, limits.wrong_token_interval),
-            limits: HandshakeLimits { handshake: limits.handshake_timeout, socket },
+            handshake_timeout: limits.handshake_timeout,
             connection_slots: Arc::new(Semaphore::new(limits.pi_connections)),
             own_handshakes: Arc::new(Semaphore::new(MAX_OWN_HANDSHAKES)),
             other_handshakes: Arc::new(Semaphore::new(MAX_OTHER_HANDSHAKES)),
         })
+    }
+
+    /// Returns what the port is for.
+    pub(super) const fn scope(&self) -> WebScope {
+        self.scope
     }
 
     /// Returns the listening address.
@@ -133,17 +145,17 @@ impl WebServer {
     }
 
     /// Accepts connections until the daemon shuts down.
-    pub(super) async fn serve(self: Arc<Self>, pi: Arc<PiEndpoint>) {
-        let services = Arc::clone(pi.server().hub().services());
+    pub(super) async fn serve(self: Arc<Self>, protocols: Arc<ProtocolRegistry>) {
+        let services = Arc::clone(protocols.server().hub().services());
         loop {
             let accepted = tokio::select! {
                 () = services.closing.wait() => return,
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, from)) => self.accept(&pi, stream, from).await,
+                Ok((stream, from)) => self.accept(&protocols, stream, from).await,
                 Err(error) => {
-                    error!(%error, "cannot accept a connection for Pi");
+                    error!(%error, "cannot accept a WebSocket");
                     // The listener may stay readable, so that an immediate retry would spin.
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
@@ -152,7 +164,7 @@ impl WebServer {
     }
 
     /// Looks up the owner of a connection and starts its handshake.
-    async fn accept(self: &Arc<Self>, pi: &Arc<PiEndpoint>, stream: TcpStream, from: SocketAddr) {
+    async fn accept(self: &Arc<Self>, protocols: &Arc<ProtocolRegistry>, stream: TcpStream, from: SocketAddr) {
         let here = stream.local_addr().unwrap_or(self.address);
         let looked_up = tokio::task::spawn_blocking(move || PeerIdentity::lookup(from, here)).await;
         let identity = looked_up.unwrap_or(PeerIdentity::UNKNOWN);
@@ -163,25 +175,25 @@ impl WebServer {
         let Ok(permit) = Arc::clone(slots).try_acquire_owned() else {
             return warn!(%from, owner = ?identity.owner, "too many handshakes in progress");
         };
-        let (web, pi) = (Arc::clone(self), Arc::clone(pi));
+        let (web, protocols) = (Arc::clone(self), Arc::clone(protocols));
         let incoming = IncomingConnection { stream, from, here, owner: identity.owner, permit };
-        tokio::spawn(async move { web.admit(&pi, incoming).await });
+        tokio::spawn(async move { web.admit(&protocols, incoming).await });
     }
 
-    async fn admit(&self, pi: &PiEndpoint, incoming: IncomingConnection) {
-        let server = pi.server();
+    async fn admit(&self, protocols: &ProtocolRegistry, incoming: IncomingConnection) {
+        let server = protocols.server();
         let IncomingConnection { stream, from, here, owner, permit } = incoming;
         // Disables Nagle's algorithm; a failure only costs latency.
         let _ = stream.set_nodelay(true);
         let authorizer = HandshakeAuthorizer { web: self, server, from, here };
-        match handshake(stream, &self.access_policy, self.limits, &authorizer).await {
-            Ok(Upgraded { permit: _seat, reader: receiving, writer: sending }) => {
+        match handshake(stream, &self.access_policy, self.handshake_timeout, &authorizer).await {
+            Ok(UpgradedConnection { permit: AdmittedPeer { identity, _slot }, protocol, reader, writer }) => {
                 drop(permit);
                 let (_counted, _) = server.count_connection();
-                let id = server.next_participant_id();
-                debug!(connection = id.0, %from, ?owner, "connection for Pi");
-                let peer = PiPeer { id, via: Via::Web, cwd: None, environment: None };
-                pi.serve(peer, receiving, sending).await;
+                let id = server.next_connection_id();
+                debug!(connection = id.0, %from, ?owner, "WebSocket");
+                // A WebSocket stays in the protocol of its path.
+                connection::serve_protocol(protocols, protocol, Peer::remote(identity), id, reader, writer).await;
             }
             Err(HandshakeError::Refused(refusal)) => {
                 warn!(%from, ?owner, %refusal, "handshake refused");
@@ -199,7 +211,7 @@ impl WebServer {
         identity: PeerIdentity,
         from: IpAddr,
         now: Duration,
-    ) -> Result<(), AccessRefusal> {
+    ) -> Result<Identity, AccessRefusal> {
         let key = match identity.owner {
             PeerOwner::OtherUser { uid } => ThrottleKey::User(uid),
             PeerOwner::Own | PeerOwner::Orphaned | PeerOwner::Unknown => ThrottleKey::Address(from.to_canonical()),
@@ -207,18 +219,24 @@ impl WebServer {
         self.token_throttle.try_acquire(&key, now).map_err(|pause| AccessRefusal::TokensThrottled {
             seconds: u64::try_from(pause.as_millis().div_ceil(1000)).unwrap_or(u64::MAX),
         })?;
-        match self.tokens.contains(token) {
-            Ok(true) => {
+        match self.tokens.find(token) {
+            Ok(Some(token)) => {
                 self.token_throttle.refund(&key);
-                Ok(())
+                Ok(Identity::of_token(&token))
             }
-            Ok(false) => Err(AccessRefusal::InvalidToken),
+            Ok(None) => Err(AccessRefusal::InvalidToken),
             Err(error) => {
                 error!(%error, "cannot read tokens");
                 Err(AccessRefusal::TokensUnreadable)
             }
         }
     }
+}
+
+/// Who was admitted, and the slot of its connection.
+struct AdmittedPeer {
+    identity: Identity,
+    _slot: OwnedSemaphorePermit,
 }
 
 /// Authorizes one handshake.
@@ -230,9 +248,9 @@ struct HandshakeAuthorizer<'a> {
 }
 
 impl Authorizer for HandshakeAuthorizer<'_> {
-    type Permit = OwnedSemaphorePermit;
+    type Permit = AdmittedPeer;
 
-    async fn authorize(&self, token: Option<String>) -> Result<OwnedSemaphorePermit, AccessRefusal> {
+    async fn authorize(&self, token: Option<String>) -> Result<AdmittedPeer, AccessRefusal> {
         let (from, here, services) = (self.from, self.here, self.server.hub().services());
         let supervisors = services.sandboxes.supervisors().clone();
         let looked_up = tokio::task::spawn_blocking(move || {
@@ -242,15 +260,16 @@ impl Authorizer for HandshakeAuthorizer<'_> {
         // A client that cannot be distinguished from a command of a model counts as one.
         let (identity, holder) = looked_up.await.unwrap_or(Err(AccessRefusal::ToolProcess))?;
         let everybody = self.web.token_required;
-        match (token, identity.owner, holder) {
+        let identity = match (token, identity.owner, holder) {
             (Some(token), _, _) => self.web.check_token(&token, identity, from.ip(), services.clock.uptime())?,
-            (None, PeerOwner::Own, HolderVisibility::Visible) if !everybody => {}
+            (None, PeerOwner::Own, HolderVisibility::Visible) if !everybody => Identity::LOCAL_OWNER,
             (None, PeerOwner::OtherUser { .. }, _) if !everybody => return Err(AccessRefusal::OtherUser),
             (None, PeerOwner::Own | PeerOwner::OtherUser { .. } | PeerOwner::Orphaned | PeerOwner::Unknown, _) => {
                 return Err(AccessRefusal::TokenRequired);
             }
-        }
-        Arc::clone(&self.web.connection_slots).try_acquire_owned().map_err(|_| AccessRefusal::TooManyConnections)
+        };
+        let slot = Arc::clone(&self.web.connection_slots).try_acquire_owned();
+        Ok(AdmittedPeer { identity, _slot: slot.map_err(|_| AccessRefusal::TooManyConnections)? })
     }
 }
 

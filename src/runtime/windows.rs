@@ -13,7 +13,7 @@ pub(super) const fn resident_bytes() -> u64 {
     0
 }
 
-/// Returns zero: Windows has no boot_id id.
+/// Returns zero: Windows has no boot id.
 pub(super) const fn boot_id() -> u128 {
     0
 }
@@ -36,7 +36,7 @@ pub(super) fn create_private_dir_all(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
-/// Returns the stop_signals that stop the daemon.
+/// Returns the signals that stop the daemon.
 pub(super) fn stop_signals() -> io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);
     let mut pressed = tokio::signal::windows::ctrl_c()?;

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use super::os;
 use crate::kernel::event::WorkspaceIdentity;
-use crate::sandbox::workspace::{FileId, Reach, WorkspaceDir, WorkspaceError};
+use crate::sandbox::workspace::{FileId, ReachPolicy, WorkspaceDir, WorkspaceError};
 
 /// Why a workspace cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub(super) enum SessionWorkspaceError {
 pub(super) fn identify(cwd: &Path) -> Result<WorkspaceIdentity, SessionWorkspaceError> {
     let not_there = |_| SessionWorkspaceError::NotADirectory(cwd.to_owned());
     let real = cwd.canonicalize().map_err(not_there)?;
-    let workspace = match WorkspaceDir::open_without_links(&real, Reach::Workspace) {
+    let workspace = match WorkspaceDir::open_without_links(&real, ReachPolicy::Workspace) {
         Err(WorkspaceError::NotADirectory { .. } | WorkspaceError::NotFound { .. }) => {
             return Err(SessionWorkspaceError::NotADirectory(cwd.to_owned()));
         }
@@ -64,7 +64,7 @@ pub(super) fn open(
 ) -> Result<(WorkspaceDir, Option<WorkspaceIdentity>), SessionWorkspaceError> {
     let Some(known) = known else {
         let found = identify(cwd)?;
-        let workspace = WorkspaceDir::open_without_links(Path::new(&found.path), Reach::Workspace)?;
+        let workspace = WorkspaceDir::open_without_links(Path::new(&found.path), ReachPolicy::Workspace)?;
         return Ok((verify_identity(workspace, &found)?.with_alias(cwd), Some(found)));
     };
     let replaced = |is: &str| SessionWorkspaceError::Replaced {
@@ -72,7 +72,7 @@ pub(super) fn open(
         was: known.file_id.clone(),
         is: is.to_owned(),
     };
-    let workspace = match WorkspaceDir::open_without_links(Path::new(&known.path), Reach::Workspace) {
+    let workspace = match WorkspaceDir::open_without_links(Path::new(&known.path), ReachPolicy::Workspace) {
         Ok(workspace) => workspace,
         Err(WorkspaceError::Outside { .. }) => return Err(replaced("reached through a symbolic link")),
         Err(WorkspaceError::NotADirectory { .. }) => return Err(replaced("no directory")),

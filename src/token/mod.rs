@@ -7,4 +7,4 @@ mod secret;
 mod store;
 
 pub use secret::{generate, hash, matches};
-pub use store::{TokenRecord, TokenStore, TokenStoreError};
+pub use store::{TokenRecord, TokenRole, TokenStore, TokenStoreError};

@@ -24,11 +24,49 @@ pub struct TokenRecord {
     /// The name its owner gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// What its holder may do. Tokens of earlier versions have none and keep the access that they had, the owner's.
+    #[serde(default, skip_serializing_if = "TokenRole::is_owner")]
+    pub role: TokenRole,
     /// When it was created, in milliseconds since 1970.
     pub created_at: u64,
     /// Its digest.
     #[serde(with = "hexadecimal")]
     sha256: [u8; 32],
+}
+
+/// What the holder of a token may do. Each role includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenRole {
+    /// Read sessions.
+    Observer,
+    /// Start sessions, send messages and stop runs.
+    Prompter,
+    /// Decide approvals.
+    Approver,
+    /// Everything: the token stands for the owner.
+    #[default]
+    Owner,
+}
+
+impl TokenRole {
+    /// All roles.
+    pub const ALL: [Self; 4] = [Self::Owner, Self::Approver, Self::Prompter, Self::Observer];
+
+    /// Returns the name of the role.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observer => "observer",
+            Self::Prompter => "prompter",
+            Self::Approver => "approver",
+            Self::Owner => "owner",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    const fn is_owner(&self) -> bool {
+        matches!(self, Self::Owner)
+    }
 }
 
 /// Why the token store cannot be used.
@@ -71,7 +109,12 @@ impl TokenStore {
     }
 
     /// Creates a token and stores its digest durably. The returned secret cannot be retrieved later.
-    pub fn add(&self, name: Option<&str>, now_ms: u64) -> Result<(TokenRecord, String), TokenStoreError> {
+    pub fn add(
+        &self,
+        name: Option<&str>,
+        role: TokenRole,
+        now_ms: u64,
+    ) -> Result<(TokenRecord, String), TokenStoreError> {
         let plain =
             |name: &str| !name.trim().is_empty() && name.chars().count() <= NAME && !name.contains(char::is_control);
         if !name.is_none_or(plain) {
@@ -81,6 +124,7 @@ impl TokenStore {
         let token = TokenRecord {
             token_id: format!("tok_{}", Ulid::generate()),
             name: name.map(str::to_owned),
+            role,
             created_at: now_ms,
             sha256: secret::hash(&secret),
         };
@@ -117,10 +161,11 @@ impl TokenStore {
         Ok(written.tokens)
     }
 
-    /// Returns whether the store contains a token. All tokens are compared, so that the duration reveals nothing.
-    pub fn contains(&self, token: &str) -> Result<bool, TokenStoreError> {
-        let known = self.list()?;
-        Ok(known.iter().filter(|known| secret::matches(token, &known.sha256)).count() > 0)
+    /// Returns the record of a token. All tokens are compared, so that the duration reveals nothing.
+    pub fn find(&self, token: &str) -> Result<Option<TokenRecord>, TokenStoreError> {
+        let choose =
+            |found, known: TokenRecord| if secret::matches(token, &known.sha256) { Some(known) } else { found };
+        Ok(self.list()?.into_iter().fold(None, choose))
     }
 
     fn write(&self, tokens: Vec<TokenRecord>) -> Result<(), TokenStoreError> {
@@ -168,32 +213,33 @@ mod tests {
     fn a_token_is_valid_until_revoked_and_not_stored_in_plain_text() {
         let dir = tempfile::tempdir().unwrap();
         let tokens = TokenStore::new(&dir.path().join("state"));
-        assert_eq!((tokens.list().unwrap(), tokens.contains("ptk_x").unwrap()), (Vec::new(), false));
-        let (first, secret) = tokens.add(Some("laptop"), 7).unwrap();
-        let (second, other) = tokens.add(None, 8).unwrap();
+        assert_eq!((tokens.list().unwrap(), tokens.find("ptk_x").unwrap().is_some()), (Vec::new(), false));
+        let (first, secret) = tokens.add(Some("laptop"), TokenRole::Observer, 7).unwrap();
+        let (second, other) = tokens.add(None, TokenRole::Owner, 8).unwrap();
         // Another process reads the same tokens.
         let tokens = TokenStore::new(&dir.path().join("state"));
         assert_eq!(tokens.list().unwrap(), [first.clone(), second]);
-        assert!(tokens.contains(&secret).unwrap() && tokens.contains(&other).unwrap());
+        assert!(tokens.find(&secret).unwrap().is_some() && tokens.find(&other).unwrap().is_some());
+        assert_eq!(tokens.find(&secret).unwrap(), Some(first.clone()), "with its name and role");
         for wrong in ["", "ptk_", &secret[..67], &format!("{secret}0"), &secret.to_uppercase()] {
-            assert!(!tokens.contains(wrong).unwrap(), "{wrong}");
+            assert!(tokens.find(wrong).unwrap().is_none(), "{wrong}");
         }
         let file = fs::read_to_string(&tokens.path).unwrap();
         assert!(!file.contains(&secret) && !file.contains(&secret[4..]), "{file}");
         assert!(!tokens.revoke("tok_unknown").unwrap());
         assert!(tokens.revoke(&first.token_id).unwrap());
-        assert!(!tokens.contains(&secret).unwrap() && tokens.contains(&other).unwrap());
+        assert!(tokens.find(&secret).unwrap().is_none() && tokens.find(&other).unwrap().is_some());
     }
 
     #[test]
     fn a_malformed_file_authorizes_nothing_and_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let tokens = TokenStore::new(dir.path());
-        let (_, secret) = tokens.add(None, 1).unwrap();
+        let (_, secret) = tokens.add(None, TokenRole::Owner, 1).unwrap();
         for text in ["{", r#"{"version":2,"tokens":[]}"#, r#"{"version":1,"tokens":[{"tokenId":"x"}]}"#] {
             fs::write(&tokens.path, text).unwrap();
-            assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::Malformed { .. })), "{text}");
-            assert!(matches!(tokens.add(None, 2), Err(TokenStoreError::Malformed { .. })), "{text}");
+            assert!(matches!(tokens.find(&secret), Err(TokenStoreError::Malformed { .. })), "{text}");
+            assert!(matches!(tokens.add(None, TokenRole::Owner, 2), Err(TokenStoreError::Malformed { .. })), "{text}");
             assert_eq!(fs::read_to_string(&tokens.path).unwrap(), text);
         }
     }
@@ -203,9 +249,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let tokens = TokenStore::new(dir.path());
         for wrong in ["", "  ", "two\nlines", &"x".repeat(129)] {
-            assert!(matches!(tokens.add(Some(wrong), 1), Err(TokenStoreError::InvalidName)), "{wrong}");
+            assert!(
+                matches!(tokens.add(Some(wrong), TokenRole::Owner, 1), Err(TokenStoreError::InvalidName)),
+                "{wrong}"
+            );
         }
-        tokens.add(Some(&"ä".repeat(128)), 1).unwrap();
+        tokens.add(Some(&"ä".repeat(128)), TokenRole::Owner, 1).unwrap();
     }
 
     #[test]
@@ -215,7 +264,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..4 {
-                        TokenStore::new(dir.path()).add(None, 1).unwrap();
+                        TokenStore::new(dir.path()).add(None, TokenRole::Owner, 1).unwrap();
                     }
                 });
             }
@@ -229,15 +278,27 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let tokens = TokenStore::new(&dir.path().join("state"));
-        let (_, secret) = tokens.add(None, 1).unwrap();
+        let (_, secret) = tokens.add(None, TokenRole::Owner, 1).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&tokens.path), mode(tokens.path.parent().unwrap())), (0o600, 0o700));
         fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::File(PrivateFileError::Exposed(_)))));
+        assert!(matches!(tokens.find(&secret), Err(TokenStoreError::File(PrivateFileError::Exposed(_)))));
         fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o600)).unwrap();
         let elsewhere = dir.path().join("elsewhere");
         fs::rename(&tokens.path, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &tokens.path).unwrap();
-        assert!(matches!(tokens.contains(&secret), Err(TokenStoreError::File(PrivateFileError::Unreadable(_)))));
+        assert!(matches!(tokens.find(&secret), Err(TokenStoreError::File(PrivateFileError::Unreadable(_)))));
+    }
+
+    #[test]
+    fn a_token_without_a_role_is_the_owners_and_an_unknown_role_authorizes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let tokens = TokenStore::new(dir.path());
+        let (_, secret) = tokens.add(None, TokenRole::Owner, 1).unwrap();
+        let file = fs::read_to_string(&tokens.path).unwrap();
+        assert!(!file.contains("role"), "it is what earlier versions wrote: {file}");
+        assert_eq!(tokens.find(&secret).unwrap().map(|token| token.role), Some(TokenRole::Owner));
+        fs::write(&tokens.path, file.replace("\"createdAt\"", "\"role\": \"emperor\", \"createdAt\"")).unwrap();
+        assert!(matches!(tokens.find(&secret), Err(TokenStoreError::Malformed { .. })));
     }
 }

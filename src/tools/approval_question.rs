@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
-use similar::TextDiff;
 
 use super::Category;
 use super::approval_digest::ApprovalDigest;
 use super::context::{FsContext, ToolContext};
 use super::edit::PlannedChange;
 use super::error::ToolError;
+use super::file_diff::FileDiff;
 use super::request::Request;
 use super::resolve;
 use crate::sandbox::risk::Risk;
@@ -92,10 +92,10 @@ pub(super) fn describe_files(
     let (mut insertions, mut deletions) = (0, 0);
     let mut diff = String::new();
     for file in files {
-        let (more, less) = line_counts(file);
-        insertions += more;
-        deletions += less;
-        diff.push_str(&unified_diff(file));
+        let file = FileDiff::new(file);
+        insertions += file.insertions;
+        deletions += file.deletions;
+        diff.push_str(&file.text);
     }
     // The diff is not redacted here; known values are masked when the complete question is.
     let cut = (fs_context.safe_cut)(&diff, fs_context.limits.diff_bytes);
@@ -128,37 +128,6 @@ fn pluralize(number: usize, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// The numbers of lines that a change inserts and deletes.
-pub(super) fn line_counts(file: &PlannedChange) -> (usize, usize) {
-    let (before, after) = decode_sides(file);
-    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(&before, &after);
-    diff.iter_all_changes().fold((0, 0), |(more, less), change| match change.tag() {
-        similar::ChangeTag::Insert => (more + 1, less),
-        similar::ChangeTag::Delete => (more, less + 1),
-        similar::ChangeTag::Equal => (more, less),
-    })
-}
-
-fn unified_diff(file: &PlannedChange) -> String {
-    let (before, after) = decode_sides(file);
-    if before.contains('\0') || after.contains('\0') {
-        return format!("binary file {}\n", file.path);
-    }
-    let name = |side: &Option<Vec<u8>>| {
-        if side.is_some() { file.path.clone() } else { "/dev/null".to_owned() }
-    };
-    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(&before, &after);
-    diff.unified_diff().context_radius(3).header(&name(&file.before), &name(&file.after)).to_string()
-}
-
-fn decode_sides(file: &PlannedChange) -> (String, String) {
-    let text = |side: &Option<Vec<u8>>| String::from_utf8_lossy(side.as_deref().unwrap_or_default()).into_owned();
-    (text(&file.before), text(&file.after))
-}
-
-/// How long a minimal diff is searched; after that a larger one is used.
-const DIFF_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
-
 #[cfg(test)]
 mod tests {
     use super::super::limits::Limits;
@@ -189,7 +158,7 @@ mod tests {
         assert_eq!(details["diff"].as_str().unwrap(), "--- /dev/null\n+++ new\n@@ -0,0 ");
         assert_eq!(details["diffTruncated"], true);
         let binary = planned("b", None, Some("\0\n"));
-        assert_eq!(unified_diff(&binary), "binary file b\n");
+        assert_eq!(FileDiff::new(&binary).text, "binary file b changed\n");
     }
 
     fn describe(files: &[PlannedChange], fs_context: &FsContext) -> CallDescription {

@@ -11,8 +11,10 @@ use tokio::sync::mpsc;
 
 use super::context::{FsContext, ToolContext};
 use super::error::{ToolError, ToolErrorKind};
+use super::file_diff::result_diff;
 use super::git::{self, FileStat, GitScript};
 use super::{ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, parse_arguments, schema};
+use crate::kernel::event::Diff;
 use crate::sandbox::Chunk;
 use crate::sandbox::risk::{self, Escalation, PathContext, ResourceAccess, Risk, RiskAssessment};
 
@@ -79,6 +81,9 @@ impl Args {
 
 const NUMSTAT: [&str; 6] =
     ["--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
+
+/// A diff for people.
+const PATCH: [&str; 5] = ["--patch", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
 
 /// A complete diff: with full object ids and binary files.
 const FULL_DIFF: [&str; 6] =
@@ -164,7 +169,7 @@ impl Tool for Commit {
     }
 }
 
-async fn commit(args: &Args, context: &ToolContext) -> Result<String, ToolError> {
+async fn commit(args: &Args, context: &ToolContext) -> Result<(String, Option<Diff>), ToolError> {
     let paths = args.pathspecs(context).await?;
     let mut words =
         vec!["commit", "--no-verify", "--no-gpg-sign", "--no-edit", "--cleanup=whitespace", "-m", &*args.message];
@@ -191,11 +196,20 @@ async fn commit(args: &Args, context: &ToolContext) -> Result<String, ToolError>
     let (commit, stat) = rest.split_at_checked(rest.find(['\n', '\0']).unwrap_or(rest.len())).unwrap_or_default();
     let files = git::parse_numstat(stat.trim_start_matches(['\n', '\0']));
     let (insertions, deletions) = total_lines(&files);
-    Ok(json!({
+    let result = json!({
         "commit": commit, "branch": branch, "filesChanged": files.len(),
         "insertions": insertions, "deletions": deletions,
-    })
-    .to_string())
+    });
+    Ok((result.to_string(), commit_diff(commit, context).await))
+}
+
+/// Returns the diff of a commit; none if git cannot show it.
+async fn commit_diff(commit: &str, context: &ToolContext) -> Option<Diff> {
+    let show = [&["show", "--format=", "--no-show-signature", "--no-color"][..], &PATCH, &[commit]].concat();
+    let printed = GitScript::git(&show).run(context).await.ok()?;
+    let text = String::from_utf8_lossy(&printed.bytes);
+    let diff = result_diff(&text, &context.redact, context.limits.diff_bytes)?;
+    Some(Diff { truncated: diff.truncated || printed.truncated, ..diff })
 }
 
 /// Stages the current state of these paths. `git add` would also enter nested repositories.

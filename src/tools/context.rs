@@ -18,7 +18,7 @@ use super::limits::Limits;
 use super::request::Request;
 use super::tool::{Tool, call_text};
 use crate::bounded_io::{FileTaskError, FileTasks};
-use crate::kernel::event::ToolOutcome;
+use crate::kernel::event::{Diff, ToolOutcome};
 use crate::sandbox::RunSandbox;
 use crate::sandbox::risk::PathContext;
 use crate::sandbox::workspace::WorkspaceDir;
@@ -88,7 +88,7 @@ impl ToolContext {
         Ok(Self { workspace, ..self.clone() })
     }
 
-    /// Runs blocking work off the async runtime; the work is told to stop when the future is dropped.
+    /// Runs blocking work off the async runtime; the work is cancelled when the future is dropped.
     pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&FsContext) -> Result<T, ToolError> + Send + 'static,
@@ -174,7 +174,7 @@ impl FsContext {
 
     #[cfg(test)]
     pub(super) fn test(path: &std::path::Path, limits: Limits) -> Self {
-        let workspace = WorkspaceDir::open(path, crate::sandbox::workspace::Reach::Workspace).unwrap();
+        let workspace = WorkspaceDir::open(path, crate::sandbox::workspace::ReachPolicy::Workspace).unwrap();
         Self {
             workspace,
             limits,
@@ -205,12 +205,24 @@ pub struct ExecutionResult {
     pub text: String,
     /// The error of a failed call.
     pub error: Option<ToolError>,
+    /// What a successful call changed in files: redacted and bounded.
+    pub diff: Option<Diff>,
 }
 
 impl From<Result<String, ToolError>> for ExecutionResult {
     fn from(result: Result<String, ToolError>) -> Self {
         match result {
-            Ok(text) => Self { outcome: ToolOutcome::Succeeded, exit_code: None, text, error: None },
+            Ok(text) => Self { outcome: ToolOutcome::Succeeded, exit_code: None, text, error: None, diff: None },
+            Err(error) => Self::failed(error),
+        }
+    }
+}
+
+/// The text of a successful call that changes files, and the diff of what it changed.
+impl From<Result<(String, Option<Diff>), ToolError>> for ExecutionResult {
+    fn from(result: Result<(String, Option<Diff>), ToolError>) -> Self {
+        match result {
+            Ok((text, diff)) => Self { diff, ..Self::from(Ok(text)) },
             Err(error) => Self::failed(error),
         }
     }
@@ -219,7 +231,8 @@ impl From<Result<String, ToolError>> for ExecutionResult {
 impl ExecutionResult {
     /// Creates the result of a call that failed with `error`.
     pub fn failed(error: ToolError) -> Self {
-        Self { outcome: ToolOutcome::Failed, exit_code: None, text: error.message.clone(), error: Some(error) }
+        let text = error.message.clone();
+        Self { outcome: ToolOutcome::Failed, exit_code: None, text, error: Some(error), diff: None }
     }
 }
 

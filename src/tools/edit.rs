@@ -8,15 +8,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::approval_question::{describe_files, line_counts};
+use super::approval_question::describe_files;
 use super::context::FsContext;
 use super::error::{ToolError, ToolErrorKind};
+use super::file_diff::{FileDiff, result_diff};
 use super::patch::{Change, FilePatch, Patch};
 use super::write::check_size;
 use super::{
     ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, ToolContext, assess_writes, parse_arguments,
     schema,
 };
+use crate::kernel::event::Diff;
 use crate::sandbox::Chunk;
 use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 use crate::sandbox::workspace::WorkspaceError;
@@ -246,7 +248,7 @@ fn apply_patch(file: &FilePatch, fs_context: &FsContext) -> Result<PlannedChange
     Ok(PlannedChange { path: file.path.clone(), before, after })
 }
 
-fn edit(operation: &EditOperation, fs_context: &FsContext) -> Result<String, ToolError> {
+fn edit(operation: &EditOperation, fs_context: &FsContext) -> Result<(String, Option<Diff>), ToolError> {
     let planned = plan(operation, fs_context)?;
     fs_context.check_approval(&Edit, operation, &planned)?;
     for (index, file) in planned.iter().enumerate() {
@@ -254,6 +256,7 @@ fn edit(operation: &EditOperation, fs_context: &FsContext) -> Result<String, Too
             return Err(roll_back(&planned[..index], fs_context, error.into()));
         }
     }
+    let mut diff = String::new();
     let files: Vec<_> = planned
         .iter()
         .map(|file| {
@@ -262,11 +265,13 @@ fn edit(operation: &EditOperation, fs_context: &FsContext) -> Result<String, Too
                 (Some(_), None) => "deleted",
                 (Some(_), Some(_)) => "modified",
             };
-            let (insertions, deletions) = line_counts(file);
+            let FileDiff { insertions, deletions, text } = FileDiff::new(file);
+            diff.push_str(&text);
             json!({ "path": file.path, "change": change, "insertions": insertions, "deletions": deletions })
         })
         .collect();
-    Ok(json!({ "files": files }).to_string())
+    let diff = result_diff(&diff, &fs_context.redact, fs_context.limits.diff_bytes);
+    Ok((json!({ "files": files }).to_string(), diff))
 }
 
 fn write_or_remove(path: &str, content: Option<&[u8]>, fs_context: &FsContext) -> Result<(), WorkspaceError> {
@@ -339,6 +344,26 @@ mod tests {
         let changes: Vec<_> = result["files"].as_array().unwrap().iter().map(|file| &file["change"]).collect();
         assert_eq!(changes, ["modified", "created", "deleted"]);
         assert_eq!((&result["files"][0]["insertions"], &result["files"][0]["deletions"]), (&json!(2), &json!(1)));
+    }
+
+    #[test]
+    fn the_diff_of_an_edit_is_redacted_before_it_is_truncated() {
+        let dir = test_dir(&[("f", "one\ntwo\n")]);
+        let limits = Limits { diff_bytes: 45, ..Limits::default() };
+        let redact = |text: &str| text.replace("secret", "[redacted]");
+        let mut fs_context = FsContext::test(dir.path(), limits);
+        fs_context.redact = std::sync::Arc::new(redact);
+        let change = |old: &str, new: &str| {
+            let args: Args = serde_json::from_value(json!({ "path": "f", "old": old, "new": new })).unwrap();
+            edit(&args.into_operation().unwrap(), &fs_context).unwrap().1.unwrap()
+        };
+        let text = "--- f\n+++ f\n@@ -1,2 +1,2 @@\n one\n-two\n+[redac".to_owned();
+        assert_eq!(change("two", "secret"), Diff { text, truncated: true });
+        fs::write(dir.path().join("f"), "a\n").unwrap();
+        let text = "--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n".to_owned();
+        assert_eq!(change("a", "b"), Diff { text, truncated: false });
+        fs::write(dir.path().join("f"), "\0a\n").unwrap();
+        assert_eq!(change("a", "b"), Diff { text: "binary file f changed\n".to_owned(), truncated: false });
     }
 
     #[test]
@@ -421,7 +446,7 @@ mod tests {
 
     fn run_edit(root: &Path, args: Value) -> Result<Value, ToolError> {
         let args: Args = serde_json::from_value(args).unwrap();
-        let result = edit(&args.into_operation()?, &FsContext::test(root, Limits::default()))?;
+        let (result, _diff) = edit(&args.into_operation()?, &FsContext::test(root, Limits::default()))?;
         Ok(serde_json::from_str(&result).unwrap())
     }
 }

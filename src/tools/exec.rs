@@ -17,7 +17,7 @@ use crate::kernel::event::ToolOutcome;
 use crate::sandbox::confinement::StepPermissions;
 use crate::sandbox::risk::{self, Escalation, Operation, PathContext, ResourceAccess, Risk, RiskAssessment};
 use crate::sandbox::shell::Limits;
-use crate::sandbox::workspace::Reach;
+use crate::sandbox::workspace::ReachPolicy;
 use crate::sandbox::{Chunk, OutputMode, Step, StepEnd, StepError};
 
 pub(super) const NAME: &str = "sandbox_exec";
@@ -170,8 +170,8 @@ async fn run_command(
     let time_limit = requested.min(context.limits.step_timeout);
     let outputs = match context.workspace.reach() {
         // A model gets one merged output, as on a terminal.
-        Reach::Workspace => OutputMode::Merged,
-        Reach::Anywhere => OutputMode::Separate,
+        ReachPolicy::Workspace => OutputMode::Merged,
+        ReachPolicy::Anywhere => OutputMode::Separate,
     };
     // The command is wrapped last: the assessments above need its own text.
     let command = args.shell.wrap(args.command);
@@ -236,8 +236,8 @@ async fn resolve_cwd(cwd: Option<String>, context: &ToolContext) -> Result<PathB
     let Some(cwd) = cwd else { return Ok(context.workspace.path().to_owned()) };
     let path = context.workspace.path().join(&cwd);
     match context.workspace.reach() {
-        Reach::Anywhere => Ok(path),
-        Reach::Workspace => context
+        ReachPolicy::Anywhere => Ok(path),
+        ReachPolicy::Workspace => context
             .run_blocking(move |fs_context| Ok(fs_context.workspace.open_directory(Path::new(&cwd)).map(drop)?))
             .await
             .map(|()| path),
@@ -252,7 +252,10 @@ const OUT_OF_MEMORY: &str = "ended because it used more memory than `sandbox.mem
 
 /// Converts the end of a step into a result, without its output.
 pub(super) fn result_of(end: Result<StepEnd, StepError>, time_limit: Duration) -> ExecutionResult {
-    let silent = |outcome, exit_code, error| ExecutionResult { outcome, exit_code, text: String::new(), error };
+    let silent = |outcome, exit_code, error| {
+        let text = String::new();
+        ExecutionResult { outcome, exit_code, text, error, diff: None }
+    };
     let failed =
         |exit_code, kind, message: String| silent(ToolOutcome::Failed, exit_code, Some(ToolError::new(kind, message)));
     match end {

@@ -19,7 +19,7 @@ use super::resolve;
 use crate::sandbox::confinement::StepPermissions;
 use crate::sandbox::program::SearchPath;
 use crate::sandbox::repository::Repository;
-use crate::sandbox::workspace::{Reach, stays_beneath};
+use crate::sandbox::workspace::{ReachPolicy, stays_beneath};
 use crate::sandbox::{Chunk, OutputMode, Step, Stream};
 
 /// The options before the arguments of every call.
@@ -329,11 +329,11 @@ pub(super) async fn check_pathspecs(paths: &[String], context: &ToolContext) -> 
     let inside = |path: &String| {
         let relative = Path::new(path).strip_prefix(context.workspace.path()).unwrap_or(Path::new(path));
         match context.workspace.reach() {
-            Reach::Workspace if !stays_beneath(relative) => {
+            ReachPolicy::Workspace if !stays_beneath(relative) => {
                 let message = format!("{path} is outside the workspace");
                 Err(ToolError::new(ToolErrorKind::OutsideWorkspace, message))
             }
-            Reach::Workspace | Reach::Anywhere => {
+            ReachPolicy::Workspace | ReachPolicy::Anywhere => {
                 let relative = relative.to_string_lossy().into_owned();
                 Ok(if relative.is_empty() { ".".to_owned() } else { relative })
             }

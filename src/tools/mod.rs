@@ -20,6 +20,7 @@ mod edit;
 mod error;
 mod exec;
 mod fetch;
+mod file_diff;
 mod git;
 mod git_access;
 mod git_config_notice;

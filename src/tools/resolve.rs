@@ -5,7 +5,7 @@ use std::path::Path;
 use super::context::{FsContext, ToolContext};
 use super::error::{ToolError, ToolErrorKind};
 use super::request::Request;
-use crate::sandbox::workspace::Reach;
+use crate::sandbox::workspace::ReachPolicy;
 
 impl Request {
     /// Returns the call with its paths resolved; `None` if no path contains a link.
@@ -14,7 +14,7 @@ impl Request {
     pub async fn with_resolved_paths(&self, context: &ToolContext) -> Result<Option<Self>, ToolError> {
         let mut real = self.clone();
         let paths = self.named_paths();
-        if paths.is_empty() || context.workspace.reach() == Reach::Anywhere {
+        if paths.is_empty() || context.workspace.reach() == ReachPolicy::Anywhere {
             return Ok(None);
         }
         let resolve_all = move |fs_context: &FsContext| {
@@ -86,7 +86,7 @@ mod tests {
         for (homes, refused) in [(vec![home.clone()], true), (Vec::new(), false)] {
             let closed = DeniedPaths { homes, ..DeniedPaths::default() };
             let workspace =
-                WorkspaceDir::open_without_links(&home, Reach::Workspace).unwrap().with_denied_paths(&closed);
+                WorkspaceDir::open_without_links(&home, ReachPolicy::Workspace).unwrap().with_denied_paths(&closed);
             let checked = check_unapproved(&write, &test_context(workspace)).await;
             assert_eq!(checked.is_err_and(|error| error.kind == ToolErrorKind::ApprovalStale), refused);
         }

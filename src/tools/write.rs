@@ -11,10 +11,12 @@ use super::approval_question::describe_files;
 use super::context::FsContext;
 use super::edit::PlannedChange;
 use super::error::{ToolError, ToolErrorKind};
+use super::file_diff::{FileDiff, result_diff};
 use super::{
     ApprovalDigest, CallDescription, Category, ExecutionResult, Tool, ToolContext, assess_writes, parse_arguments,
     schema,
 };
+use crate::kernel::event::Diff;
 use crate::sandbox::Chunk;
 use crate::sandbox::risk::{Escalation, PathContext, RiskAssessment};
 use crate::sandbox::workspace::WorkspaceError;
@@ -93,14 +95,19 @@ impl Tool for Write {
     }
 }
 
-fn write(args: &Args, fs_context: &FsContext) -> Result<String, ToolError> {
+fn write(args: &Args, fs_context: &FsContext) -> Result<(String, Option<Diff>), ToolError> {
     check_size(&args.path, args.content.len(), fs_context)?;
+    let planned = plan(args.clone(), fs_context);
     if fs_context.was_approved() {
-        fs_context.check_approval(&Write, args, &[plan(args.clone(), fs_context)?])?;
+        fs_context.check_approval(&Write, args, std::slice::from_ref(planned.as_ref().map_err(Clone::clone)?))?;
     }
+    // A file whose former content cannot be read, or is too large, can be replaced; it has no diff.
+    let planned = planned.ok();
     let written = fs_context.workspace.replace(Path::new(&args.path), args.content.as_bytes())?;
     let verb = if written.created { "created" } else { "replaced" };
-    Ok(format!("{verb} {} ({} bytes)", args.path, written.bytes))
+    let diff = planned.map(|planned| FileDiff::new(&planned).text);
+    let diff = diff.and_then(|diff| result_diff(&diff, &fs_context.redact, fs_context.limits.diff_bytes));
+    Ok((format!("{verb} {} ({} bytes)", args.path, written.bytes), diff))
 }
 
 /// Computes the change, without writing it.
@@ -135,8 +142,15 @@ mod tests {
         let fs_context = FsContext::test(dir.path(), Limits { file_bytes: 6, ..Limits::default() });
         let write =
             |path: &str, content: &str| write(&Args { path: path.into(), content: content.into() }, &fs_context);
-        assert_eq!(write("a/b", "one\n"), Ok("created a/b (4 bytes)".to_owned()));
-        assert_eq!(write("a/b", "two"), Ok("replaced a/b (3 bytes)".to_owned()));
+        let written = |text: &str, diff: &str| {
+            let diff = (!diff.is_empty()).then(|| Diff { text: diff.to_owned(), truncated: false });
+            Ok((text.to_owned(), diff))
+        };
+        let diff = "--- /dev/null\n+++ a/b\n@@ -0,0 +1 @@\n+one\n";
+        assert_eq!(write("a/b", "one\n"), written("created a/b (4 bytes)", diff));
+        let diff = "--- a/b\n+++ a/b\n@@ -1 +1 @@\n-one\n+two\n\\ No newline at end of file\n";
+        assert_eq!(write("a/b", "two"), written("replaced a/b (3 bytes)", diff));
+        assert_eq!(write("a/b", "two"), written("replaced a/b (3 bytes)", ""), "nothing changed");
         assert_eq!(std::fs::read(dir.path().join("a/b")).unwrap(), b"two");
         assert_eq!(write("a/b", "too long").unwrap_err().kind, ToolErrorKind::TooLarge);
         assert_eq!(write("a", "x").unwrap_err().kind, ToolErrorKind::IsDirectory);

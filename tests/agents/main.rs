@@ -3,8 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod beside;
 mod model_runs;
 mod projects;
 mod providers;
+mod session_features;
 mod tools;

@@ -5,7 +5,7 @@
 mod fetching;
 mod fixture;
 mod git_commands;
-mod planted;
+mod program_hijacking;
 
 use std::fs;
 use std::sync::Arc;
@@ -59,11 +59,11 @@ async fn a_command_is_ended_at_its_own_time_limit_and_at_the_session_s() {
 #[tokio::test]
 async fn a_command_ends_with_its_run() {
     let fixture = Fixture::new();
-    let (out, mut heard) = mpsc::channel(4);
+    let (out, mut received) = mpsc::channel(4);
     let bench = fixture.context.clone();
     let request = parse("sandbox_exec", r#"{"command":"echo up; sleep 1000"}"#).unwrap();
     let going = tokio::spawn(async move { run(request, &bench, out).await });
-    assert!(heard.recv().await.is_some());
+    assert!(received.recv().await.is_some());
     fixture.context.sandbox.stop(Duration::from_secs(10)).await.unwrap();
     let outcome = going.await.unwrap();
     assert_eq!((outcome.outcome, error_kind(&outcome)), (ToolOutcome::Aborted, Some(ToolErrorKind::Aborted)));
@@ -172,7 +172,11 @@ async fn a_commit_is_previewed_as_it_will_be_and_then_made() {
     assert_eq!(counts(&question.details), [2, 5, 1]);
     assert_eq!(question.details["message"], "feat: two files\n\nMore.");
     assert_eq!(fixture.git(&["status", "--porcelain"]), before, "a question changes nothing");
-    let committed = fixture.json("sandbox_git_commit", args.clone()).await;
+    let result = fixture.run("sandbox_git_commit", args.clone()).await;
+    let diff = result.diff.unwrap();
+    assert!(diff.text.starts_with("diff --git a/new b/new\n") && diff.text.contains("\n+third\n"), "{diff:?}");
+    assert!(!diff.truncated);
+    let committed: Value = serde_json::from_str(&result.text).unwrap();
     assert_eq!(counts(&committed), [2, 5, 1]);
     assert_eq!(committed["branch"], "main");
     assert_eq!(fixture.git(&["log", "-1", "--format=%H %s %b"]).trim(), {

@@ -16,7 +16,7 @@ use std::path::Path as FilePath;
 use retired::retired_names;
 use rules::{
     Tree, Violation, crates, edges, event_names, foreign_crates, impurities, layer_edges, misplaced_system_names,
-    too_long, undocumented, untyped_access, wire_words,
+    protocol_names, too_long, undocumented, untyped_access, wire_words,
 };
 
 /// Which module may name which; `docs/architecture.md` has the same table, and widening it is a commit of its own.
@@ -68,6 +68,10 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["backoff", "bounded_io", "config", "kernel", "protocol::push", "transport"]),
+    // What the line mode and the terminal client show alike.
+    ("display", &["client", "invisible_chars", "kernel"]),
+    // The terminal client gets a connected client from the verb that starts it.
+    ("tui", &["client", "display", "invisible_chars", "kernel"]),
     // Some verbs work without a daemon: `config` looks for models and stores keys and tokens, `purge` removes private caches and
     // Pi session files, `run --worktree` looks for git.
     (
@@ -75,6 +79,7 @@ const TABLE: &[(&str, &[&str])] = &[
         &[
             "client",
             "config",
+            "display",
             "invisible_chars",
             "kernel",
             "provider",
@@ -82,6 +87,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "sandbox::caches",
             "sandbox::program",
             "token",
+            "tui",
         ],
     ),
     ("bin", &["cli", "observe", "runtime", "sandbox::supervisor"]),
@@ -99,6 +105,7 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
             "fingerprints",
             "generate",
             "grants",
+            "identity",
             "login",
             "model_config",
             "os",
@@ -112,15 +119,28 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
     ("feed", &["feed", "outbox"]),
     ("lane", &["lane"]),
     ("hub", &["hub", "retention"]),
-    ("server", &["maintenance", "server", "token_throttle"]),
-    // A connection of the local socket can switch to this protocol.
-    ("pi", &["pi"]),
+    ("server", &["forks", "maintenance", "server", "token_throttle"]),
+    // Connections submit commands to it.
+    ("commands", &["access", "commands"]),
     (
         "connection",
-        &["connection", "connection_writer", "queries", "request_order", "requests", "subscriptions", "web"],
+        &[
+            "connection",
+            "connection_writer",
+            "protocols",
+            "queries",
+            "request_order",
+            "requests",
+            "session_commands",
+            "subscriptions",
+            "web",
+        ],
     ),
     ("lifecycle", &["lifecycle", "start"]),
 ];
+
+/// The file of `runtime` that knows which protocols there are; no other names one.
+const PROTOCOL_REGISTRY: &str = "runtime/protocols.rs";
 
 /// Files that may name one thing more, each with its reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
@@ -231,19 +251,24 @@ const WIRE_TEXTS: &[&str] = &[
 /// The files that decode events: each event type is a text in a pattern there.
 const EVENT_DECODERS: &[&str] = &["record/decode/mod.rs", "protocol/push/client/event.rs"];
 
-/// The files of `cli` that look into JSON, each with its reason: it has no fixed type.
+/// The files of clients that look into JSON, each with its reason: it has no fixed type.
 const FREE_FORM_JSON: &[(&str, &str)] = &[
-    ("cli/approval_view.rs", "each tool chooses the details of its approvals; one unexpected field must hide no other"),
-    ("cli/format.rs", "each tool has its own arguments, and models write them"),
-    ("cli/tool_results.rs", "each tool chooses the form of its results"),
+    (
+        "display/approval_view.rs",
+        "each tool chooses the details of its approvals; one unexpected field must hide no other",
+    ),
+    ("display/format.rs", "each tool has its own arguments, and models write them"),
+    ("display/tool_results.rs", "each tool chooses the form of its results"),
 ];
 
-/// Texts of `cli` that are also the name of an event type, each with what it is there.
+/// Texts of `cli` and `tui` that are also the name of an event type, each with what it is there.
 const ORDINARY_WORDS: &[(&str, &str, &str)] = &[
     ("cli/report.rs", "usage", "a field of the result of a run"),
     ("cli/wait.rs", "usage", "a field of the result of a run"),
     ("cli/view.rs", "warning", "a word for people"),
     ("cli/view.rs", "error", "a word for people"),
+    ("tui/session_events.rs", "warning", "a word for people"),
+    ("tui/session_events.rs", "error", "a word for people"),
 ];
 
 const CODE_LINES: usize = 400;
@@ -292,10 +317,10 @@ fn an_edge_to_a_higher_layer_is_found_however_it_is_written() {
     let cases = [
         ("runtime/lane/mod.rs", "//! Doc.\nuse super::hub::Hub;"),
         ("runtime/lane/unload.rs", "//! Doc.\nuse crate::runtime::{feed, hub};"),
-        ("runtime/lane/model_turn/summary.rs", "//! Doc.\nfn f() { crate::runtime::pi::serve() }"),
+        ("runtime/lane/model_turn/summary.rs", "//! Doc.\nfn f() { crate::runtime::commands::serve() }"),
         ("runtime/feed.rs", "//! Doc.\nuse super::lane;"),
         ("runtime/hub.rs", "//! Doc.\nuse super::server::Server;"),
-        ("runtime/pi/work/mod.rs", "//! Doc.\nuse crate::runtime::connection::LIMIT;"),
+        ("runtime/commands/operations/mod.rs", "//! Doc.\nuse crate::runtime::connection::LIMIT;"),
         ("runtime/unix.rs", "//! Doc.\nuse super::lifecycle::Signal;"),
         // The root, a name that it exports, and a glob hide the layer of what is used.
         ("runtime/lane/mod.rs", "//! Doc.\nuse crate::runtime;"),
@@ -325,6 +350,39 @@ fn edges_within_a_layer_to_lower_ones_and_in_tests_are_no_violations() {
 }
 
 #[test]
+fn runtime_names_no_protocol_outside_the_registry() {
+    assert!(root().join("src").join(PROTOCOL_REGISTRY).exists(), "the registry has another name");
+    assert_no_violations(protocol_names(&tree()));
+}
+
+#[test]
+fn a_protocol_that_runtime_names_is_found() {
+    let found = |path: &str, text: &str| {
+        protocol_names(&Tree::of(&[("protocol/pi/mod.rs", ""), ("protocol/push/mod.rs", ""), (path, text)])).len()
+    };
+    for text in [
+        "use crate::protocol::pi::decode;",
+        "use crate::protocol::{Protocol, push};",
+        "fn f() { crate::protocol::push::decode() }",
+        "struct PiPeer;",
+        "fn f(_: &WebPiSettings) {}",
+        "const PUSH_LIMIT: usize = 1;",
+    ] {
+        assert_eq!(found("runtime/lane/mod.rs", text), 1, "{text}");
+        assert_eq!(found("runtime/protocols.rs", text), 0, "{text}");
+        assert_eq!(found("cli/a.rs", text), 0, "{text}");
+    }
+    for text in [
+        "use crate::protocol::{Protocol, reply};",
+        "fn f() { list.push(1); limits.pi_sessions } // PiPeer",
+        "struct Pipe; struct Pushed; const A: &str = \"pi::decode\";",
+        "#[cfg(test)]\nmod tests { use crate::protocol::pi; }",
+    ] {
+        assert_eq!(found("runtime/lane/mod.rs", text), 0, "{text}");
+    }
+}
+
+#[test]
 fn a_module_without_a_layer_and_a_layer_without_its_module_are_found() {
     let (found, missing) = (complete_layers(&[("runtime/novelty.rs", "")]), complete_layers(&[]));
     assert_eq!(layer_edges(&Tree::of(&found)).len(), 1, "a file belongs to no layer");
@@ -336,7 +394,7 @@ fn complete_layers<'a>(files: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> 
     let modules = RUNTIME_LAYERS.iter().flat_map(|(_, modules)| modules.iter());
     let path = |module: &&str| match *module {
         "os" => "runtime/unix.rs".to_owned(),
-        "lane" | "pi" => format!("runtime/{module}/mod.rs"),
+        "lane" | "commands" => format!("runtime/{module}/mod.rs"),
         module => format!("runtime/{module}.rs"),
     };
     let stubs = modules.map(path).filter(|path| !files.iter().any(|(file, _)| file == path));
@@ -369,7 +427,7 @@ fn every_test_that_a_promise_names_exists() {
 }
 
 #[test]
-fn kernel_and_adapters_are_pure() {
+fn kernel_and_protocols_are_pure() {
     assert_no_violations(impurities(&tree()));
 }
 
@@ -424,7 +482,7 @@ fn an_event_name_and_a_lookup_in_json_are_found() {
     ] {
         assert_eq!(found("cli/a.rs", text), 0, "{text}");
     }
-    assert_eq!(found("cli/format.rs", "fn f() { args.get(\"x\"); matches!(kind, \"tool_call\") }"), 1);
+    assert_eq!(found("display/format.rs", "fn f() { args.get(\"x\"); matches!(kind, \"tool_call\") }"), 1);
     assert_eq!(found("cli/report.rs", "fn f() { (\"usage\", \"tool_call\") }"), 1);
 }
 
@@ -454,8 +512,7 @@ fn a_retired_name_is_found() {
         ("src/sandbox/walls.rs", "struct Limits;", vec!["module `walls`"]),
         ("src/journal/ahead/mod.rs", "", vec!["module `ahead`"]),
         ("benches/story.rs", "", vec!["module `story`"]),
-        ("src/runtime/pi.rs", "struct Bureau;", vec!["`Bureau`"]),
-        ("src/runtime/pi/bureau.rs", "struct Bureau; mod desk;", vec![]),
+        ("src/runtime/pi/bureau.rs", "struct Bureau;", vec!["module `bureau`", "`Bureau`"]),
         ("src/protocol/pi/seat.rs", "struct Seat;", vec!["module `seat`", "`Seat`"]),
         ("src/pact/seat.rs", "pub struct Seat; enum Seats {} mod seats;", vec![]),
         ("src/pact/desk.rs", "struct Crowd;", vec!["module `desk`", "`Crowd`"]),

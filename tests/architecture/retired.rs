@@ -133,17 +133,11 @@ pub(crate) const RETIRED_MODULES: &[&str] = &[
     "leaving",
 ];
 
-/// The part of the tree that keeps its names until it is replaced.
-const EXEMPT_FOLDER: &str = "src/runtime/pi/";
-
 /// Pact's own term, and the folder that may use it.
 const PACT_TERM: (&str, &[&str]) = ("src/pact/", &["Seat", "Seats", "seat", "seats"]);
 
 /// Finds the retired names of modules and types in one file, test code included. Comments and strings do not count.
 pub(crate) fn retired_names(path: &str, text: &str) -> Vec<String> {
-    if path.starts_with(EXEMPT_FOLDER) {
-        return Vec::new();
-    }
     let is_retired = |list: &[&str], name: &str| {
         list.contains(&name) && !(path.starts_with(PACT_TERM.0) && PACT_TERM.1.contains(&name))
     };

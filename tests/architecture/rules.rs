@@ -6,7 +6,7 @@ use std::fmt;
 use super::scan::{Kind, Path, Source, Token, begins_with, test_files};
 use super::{
     CODE_LINES, EVENT_DECODERS, EXCEPTIONS, FREE_FORM_JSON, FUNCTION_LINES, IMPURE, MAIN_LINES, ORDINARY_WORDS,
-    RUNTIME_LAYERS, TABLE, UNIX_ONLY, WINDOWS_ONLY, WIRE_TEXTS, WIRE_WORDS,
+    PROTOCOL_REGISTRY, RUNTIME_LAYERS, TABLE, UNIX_ONLY, WINDOWS_ONLY, WIRE_TEXTS, WIRE_WORDS,
 };
 
 /// A violation of a rule.
@@ -87,12 +87,7 @@ fn violation(source: &Source, line: usize, what: String) -> Violation {
 
 /// Finds names of modules that the table does not allow.
 pub(crate) fn edges(tree: &Tree) -> Vec<Violation> {
-    let protocols: BTreeSet<&str> = tree
-        .sources
-        .iter()
-        .filter_map(|source| source.path.strip_prefix("protocol/")?.split_once('/'))
-        .map(|(name, _)| name)
-        .collect();
+    let protocols = protocols(tree);
     let mut found = Vec::new();
     for source in &tree.sources {
         let Some(own) = source.module.first() else { continue };
@@ -158,6 +153,45 @@ pub(crate) fn layer_edges(tree: &Tree) -> Vec<Violation> {
         }));
     }
     found
+}
+
+/// Finds names of protocols in `runtime`: paths into the folder of a protocol, and types and constants that are called
+/// after one. Only the registry knows which protocols there are.
+pub(crate) fn protocol_names(tree: &Tree) -> Vec<Violation> {
+    let protocols = protocols(tree);
+    let is_called_after = |word: &str| {
+        let mut parts = word.split('_').flat_map(|part| std::iter::once(part).chain(camel_case_parts(part)));
+        parts.any(|part| protocols.contains(part.to_lowercase().as_str())) && word.starts_with(char::is_uppercase)
+    };
+    let mut found = Vec::new();
+    let inside = |source: &&Source| source.module.first().is_some_and(|top| top == "runtime");
+    for source in tree.sources.iter().filter(inside).filter(|source| source.path != PROTOCOL_REGISTRY) {
+        for path in source.paths() {
+            let named = absolute(source, &path).unwrap_or_default();
+            if begins_with(&named, "protocol") && named.get(1).is_some_and(|name| protocols.contains(name.as_str())) {
+                let what = format!("only {PROTOCOL_REGISTRY} may name the protocol `{}`", named[1]);
+                found.push(violation(source, path.line, what));
+            }
+        }
+        for token in source.tokens.iter().filter(|token| token.kind == Kind::Word && is_called_after(&token.text)) {
+            found.push(violation(source, token.line, format!("`{}` is called after a protocol", token.text)));
+        }
+    }
+    found
+}
+
+/// Splits a name at its upper-case letters.
+fn camel_case_parts(name: &str) -> impl Iterator<Item = &str> {
+    let is_upper = |at: usize| name.as_bytes().get(at).is_none_or(u8::is_ascii_uppercase);
+    let starts: Vec<usize> = (0..=name.len()).filter(|at| *at == 0 || is_upper(*at)).collect();
+    let parts: Vec<&str> = starts.windows(2).map(|pair| &name[pair[0]..pair[1]]).collect();
+    parts.into_iter()
+}
+
+/// Returns the protocols: the folders of `protocol`.
+fn protocols(tree: &Tree) -> BTreeSet<&str> {
+    let folders = tree.sources.iter().filter_map(|source| source.path.strip_prefix("protocol/")?.split_once('/'));
+    folders.map(|(name, _)| name).collect()
 }
 
 /// Returns the position of the layer that a module of `runtime` belongs to.
@@ -273,7 +307,8 @@ pub(crate) fn event_names(tree: &Tree) -> BTreeSet<String> {
 /// Finds event types and lookups in JSON in the verbs: the client decodes what the daemon sends.
 pub(crate) fn untyped_access(tree: &Tree, event_names: &BTreeSet<String>) -> Vec<Violation> {
     let mut found = Vec::new();
-    for source in tree.sources.iter().filter(|source| source.path.starts_with("cli/")) {
+    let is_client = |path: &str| ["cli/", "display/", "tui/"].iter().any(|module| path.starts_with(module));
+    for source in tree.sources.iter().filter(|source| is_client(&source.path)) {
         let is_free_form = FREE_FORM_JSON.iter().any(|(file, _)| *file == source.path);
         for (at, token) in source.tokens.iter().enumerate() {
             let is_ordinary = |(file, text, _): &(&str, &str, &str)| *file == source.path && *text == token.text;

@@ -1,10 +1,10 @@
 //! Checkpoints of an earlier version are read, and those of a later version are not.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use pushd::kernel::command::{Caller, Command, Prompt, Rights};
+use pushd::kernel::command::{Caller, Command, Prompt};
 use pushd::kernel::effect::Ticket;
 use pushd::kernel::event::{Adjustment, Budget, Opening};
-use pushd::kernel::id::{Fingerprint, ParticipantId};
+use pushd::kernel::id::{ConnectionId, Fingerprint};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{Input, Session};
 use pushd::kernel::time::Now;
@@ -63,7 +63,7 @@ fn a_checkpoint_written_without_the_effect_of_a_known_event_is_rejected() {
 }
 
 fn apply(session: &mut Session, command: Command, now: Now) {
-    let caller = Caller { id: ParticipantId(1), source: "cli".into(), rights: Rights::ALL };
+    let caller = Caller::owner(ConnectionId(1), "cli".into());
     let input = Input::Command { ticket: Ticket(1), caller, command, if_version: None };
     assert!(!session.apply(input, now).is_empty());
 }

@@ -297,8 +297,8 @@ fn a_late_report_does_not_change_a_time_limit_that_is_being_written() {
     let words = fixture.deadline_in(50);
     assert!(words.iter().any(|word| word.starts_with("settle 1 failed late")), "{words:?}");
     assert_eq!(fixture.succeed(1, "late"), [""; 0]);
-    let told = fixture.apply(Input::OutcomePersisted(Ticket(1)));
-    assert!(told[0].starts_with("finished 1 failed late"), "{told:?}");
+    let effects = fixture.apply(Input::OutcomePersisted(Ticket(1)));
+    assert!(effects[0].starts_with("finished 1 failed late"), "{effects:?}");
 }
 
 #[test]

@@ -92,7 +92,8 @@ struct Walk {
     /// Writes in flight; a write whose record is deleted meanwhile (`None`) is confirmed all the same.
     pending_admissions: Vec<(Ticket, Option<Arc<CommandRecord>>)>,
     pending_outcomes: Vec<(Ticket, Option<OutcomeRecord>)>,
-    running: Vec<Ticket>,
+    /// The running commands, with the identity that is stored with their effect.
+    running: Vec<(Ticket, Option<Arc<CommandRecord>>)>,
     abandoned: Vec<Ticket>,
 }
 
@@ -171,7 +172,12 @@ impl Walk {
             depends_on,
             scheduling: self.order(),
             time_limit: if self.random.one_in(2) { Some(10 + self.random.below(20)) } else { None },
-            persistence: if variant.is_multiple_of(2) { Persistence::Durable } else { Persistence::Relaxed },
+            persistence: match variant {
+                0 => Persistence::Durable,
+                1 => Persistence::Relaxed,
+                2 => Persistence::WithEffect,
+                _ => Persistence::Cached,
+            },
             rate_class: if self.random.one_in(10) { RateClass::Exempt } else { RateClass::Ordinary },
             format_error,
         }
@@ -193,9 +199,15 @@ impl Walk {
         if self.running.is_empty() {
             return;
         }
-        let ticket = self.running.swap_remove(self.random.below(self.running.len() as u64) as usize);
+        let (ticket, record) = self.running.swap_remove(self.random.below(self.running.len() as u64) as usize);
         let outcome = self.outcome();
-        self.apply(Input::Finished(ticket, outcome));
+        match record.filter(|_| self.random.one_in(2)) {
+            Some(record) => {
+                self.write_outcome(Some(OutcomeRecord { record, outcome: outcome.clone(), at: self.now }));
+                self.apply(Input::FinishedWithEffect(ticket, outcome));
+            }
+            None => self.apply(Input::Finished(ticket, outcome)),
+        }
     }
 
     /// Reports for an abandoned or unknown ticket, which must have no effect.
@@ -270,7 +282,7 @@ impl Walk {
         let session = SessionId::from("s");
         self.apply(Input::SessionDeleted(session.clone()));
         let words = quoted_id(&session);
-        for (_, record) in &mut self.pending_admissions {
+        for (_, record) in self.pending_admissions.iter_mut().chain(&mut self.running) {
             record.take_if(|record| record.session.as_ref() == Some(&session));
         }
         for (_, settlement) in &mut self.pending_outcomes {
@@ -307,10 +319,16 @@ impl Walk {
             self.write_outcome(settlement);
         }
         self.write_deferred();
+        // Some effects are committed, and their senders have not heard of it.
+        for (_, record) in std::mem::take(&mut self.running) {
+            if let Some(record) = record.filter(|_| self.random.one_in(2)) {
+                let outcome = self.outcome();
+                self.write_outcome(Some(OutcomeRecord { record, outcome, at: self.now }));
+            }
+        }
         self.pending_admissions.clear();
         self.pending_outcomes.clear();
         self.deferred.clear();
-        self.running.clear();
         self.abandoned.clear();
         let rows: Vec<StoredCommand> = self.disk.values().cloned().collect();
         let (log, effects) = CommandLog::restore(LIMITS, rows.clone(), format_error, self.now);
@@ -333,9 +351,9 @@ impl Walk {
         for effect in effects {
             match effect {
                 Effect::PersistAdmission(ticket, record) => self.pending_admissions.push((ticket, Some(record))),
-                Effect::Run(ticket) => self.running.push(ticket),
+                Effect::Run { ticket, record } => self.running.push((ticket, record)),
                 Effect::Abandon(ticket) => {
-                    self.running.retain(|other| *other != ticket);
+                    self.running.retain(|(other, _)| *other != ticket);
                     self.abandoned.push(ticket);
                 }
                 Effect::PersistOutcome(ticket, settlement) => self.pending_outcomes.push((ticket, Some(settlement))),

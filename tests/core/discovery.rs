@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use pushd::discovery::{
-    Discovered, DiscoveryLimits, DiscoverySource, Skipped, commands, commands_with_limits, skills, skills_with_limits,
+    DiscoveryLimits, DiscoveryResult, DiscoverySource, SkippedFile, commands, commands_with_limits, skills,
+    skills_with_limits,
 };
 use tempfile::TempDir;
 
@@ -36,16 +37,16 @@ impl Fixture {
         fs::write(path, text).unwrap();
     }
 
-    fn commands(&self) -> Discovered<pushd::discovery::Command> {
+    fn commands(&self) -> DiscoveryResult<pushd::discovery::Command> {
         commands(&self.path("project"), &self.path("home"))
     }
 
-    fn skills(&self) -> Discovered<pushd::discovery::Skill> {
+    fn skills(&self) -> DiscoveryResult<pushd::discovery::Skill> {
         skills(&self.path("project"), &self.path("home"))
     }
 
     /// The skipped files, relative to the fixture, with the reason.
-    fn skipped_files(&self, skipped: &[Skipped]) -> Vec<(String, String)> {
+    fn skipped_files(&self, skipped: &[SkippedFile]) -> Vec<(String, String)> {
         let base = format!("{}/", self.dir.path().display());
         let mut all: Vec<_> = skipped
             .iter()
@@ -77,7 +78,7 @@ fn commands_are_found_in_every_directory_and_the_project_s_come_first() {
     }
     fixture.write("project/.pi/prompts/notes.txt", "no command");
     fixture.write("project/.pi/prompts/.hidden.md", "no command");
-    let Discovered { items: found, skipped } = fixture.commands();
+    let DiscoveryResult { items: found, skipped } = fixture.commands();
     let seen: Vec<_> = found
         .iter()
         .map(|command| (command.name.as_str(), command.description.as_deref().unwrap(), command.source))
@@ -98,7 +99,7 @@ fn a_command_is_named_by_its_directories_and_described_by_its_first_words() {
     fixture.write("project/.claude/commands/git/push.md", "---\nname: x\n---\n");
     fixture.write("project/.claude/commands/a/b/c/too-deep.md", "deep");
     fixture.write("project/.claude/commands/two words.md", "odd");
-    let Discovered { items: found, skipped } = fixture.commands();
+    let DiscoveryResult { items: found, skipped } = fixture.commands();
     let seen: Vec<_> = found.iter().map(|command| (command.name.as_str(), command.description.as_deref())).collect();
     assert_eq!(seen, [("git:fix:commit", Some("Commit it")), ("git:push", None)]);
     let why = "its name is empty, too long, or has spaces in it".to_owned();
@@ -122,7 +123,7 @@ fn skills_are_found_in_every_directory() {
         fixture.write(&format!("{place}/README.md"), "not a skill");
     }
     fixture.write("home/.claude/skills/group/inner/SKILL.md", "---\nname: named\ndescription: 'x'\n---\n");
-    let Discovered { items: found, skipped } = fixture.skills();
+    let DiscoveryResult { items: found, skipped } = fixture.skills();
     let seen: Vec<_> =
         found.iter().map(|skill| (skill.name.as_str(), skill.description.as_str(), skill.source)).collect();
     let mut expected: Vec<_> = places.iter().map(|(place, name, source)| (*name, *place, *source)).collect();
@@ -145,7 +146,7 @@ fn unusable_files_are_skipped_with_a_reason() {
     fs::create_dir_all(fixture.path(&skill("pipe")).parent().unwrap()).unwrap();
     mkfifo(&fixture.path(&skill("pipe")), Mode::S_IRWXU).unwrap();
     mkfifo(&fixture.path("home/.pi/agent/skills/bare-pipe"), Mode::S_IRWXU).unwrap();
-    let Discovered { items: found, skipped } = fixture.skills();
+    let DiscoveryResult { items: found, skipped } = fixture.skills();
     assert_eq!(found.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["good"]);
     let inner = |name: &str| skill(name).replace("home/", "");
     let expected = [
@@ -179,7 +180,7 @@ fn no_link_leads_out_of_the_project_or_the_home() {
     symlink("../../../outside/secret.md", fixture.path("project/.pi/prompts/up.md")).unwrap();
     symlink("../../shared/inside.md", fixture.path("project/.pi/prompts/fine.md")).unwrap();
     symlink("../shared", fixture.path("project/.claude/skills")).unwrap();
-    let Discovered { items: found, skipped } = fixture.commands();
+    let DiscoveryResult { items: found, skipped } = fixture.commands();
     let names: Vec<_> = found.iter().map(|command| command.name.as_str()).collect();
     // Links that stay inside are followed where the system can guarantee that they do.
     let inside: &[&str] = if cfg!(target_os = "linux") { &["fine"] } else { &[] };

@@ -4,19 +4,26 @@
 
 mod fixture;
 mod outside_runs;
+mod participants;
+mod quorums;
 
 use fixture::{Fixture, finish};
 use pushd::kernel::command::{
     Answer, Caller, Command, Gap, GateVote, Phase, PrivateEvent, Prompt, Repetition, Reply, Rights, Steer,
 };
-use pushd::kernel::effect::{CallRequest, Effect, FinishReport, GateRequest, Precondition, Report, Ticket};
-use pushd::kernel::event::{
-    ApprovalScope, Budget, CallResult, Criterion, Decision, DenialEffect, EventKind, Intention, PendingCall, Purpose,
-    RecoveredPhase, RunOutcome, STOPPED_WITH_DAEMON, TokenUsage, ToolError, ToolOutcome, TurnUsage,
+use pushd::kernel::effect::{
+    CallRequest, Effect, FinishReport, GateRequest, Precondition, Report, RequestSubject, Ticket,
 };
-use pushd::kernel::gate;
-use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
+use pushd::kernel::event::{
+    ApprovalScope, Budget, CallResult, Criterion, Decision, DenialEffect, EventKind, GateEvent, Intention, PendingCall,
+    Purpose, RecoveredPhase, RunEvent, RunOutcome, STOPPED_WITH_DAEMON, TokenUsage, ToolError, ToolEvent, ToolOutcome,
+    TurnUsage,
+};
+use pushd::kernel::gate::{self, BudgetResource};
+use pushd::kernel::id::{CallId, ConnectionId, Fingerprint, GateId, Json, MessageId, RunId, Seq};
 use pushd::kernel::limits::Limits;
+use pushd::kernel::participant::{ParticipantKind, Role};
+use pushd::kernel::quorum::Quorum;
 use pushd::kernel::refusal::Refusal;
 use pushd::kernel::session::{HistoryGaps, Input, Session};
 use pushd::kernel::state::{RunUsage, State};
@@ -69,12 +76,13 @@ fn a_withdrawn_message_may_be_sent_again() {
 #[test]
 fn a_gate_for_two_needs_two_voters_and_one_cannot_vote_twice() {
     let mut fixture = Fixture::open();
+    fixture.join("bob", ParticipantKind::Human, &[Role::Approver]);
     fixture.prompt("one").unwrap();
     fixture.call(Some(2));
-    assert_eq!(fixture.vote("ann", Decision::Approve, None), Ok(Answer::Decided));
-    assert_eq!(fixture.vote("ann", Decision::Approve, None), Ok(Answer::Decided));
+    assert_eq!(fixture.vote("cli", Decision::Approve, None), Ok(Answer::Decided));
+    assert_eq!(fixture.vote("app", Decision::Approve, None), Ok(Answer::Decided));
     assert_eq!(fixture.phase(), Phase::Waiting);
-    assert_eq!(fixture.vote("bob", Decision::Approve, None), Ok(Answer::Decided));
+    assert_eq!(fixture.vote_from(2, "bob", Decision::Approve), Ok(Answer::Decided));
     assert_eq!(fixture.phase(), Phase::Running);
     assert_eq!(fixture.executed, 1);
 }
@@ -125,9 +133,9 @@ fn a_denial_by_the_policy_of_the_run_reaches_a_provider_that_can_continue() {
         assert_eq!(fixture.executed, 0);
         if goes_on {
             assert_eq!((fixture.phase(), fixture.turns), (Phase::Running, turns + 1));
-            let told = fixture.session.state().run.as_ref().unwrap().last_call.clone().unwrap().error.unwrap();
+            let error = fixture.session.state().run.as_ref().unwrap().last_call.clone().unwrap().error.unwrap();
             let message = "denied by policy: a rule asks; allow it";
-            assert_eq!((told.kind.as_str(), told.message.as_str()), (gate::DENIED_BY_POLICY, message));
+            assert_eq!((error.kind.as_str(), error.message.as_str()), (gate::DENIED_BY_POLICY, message));
         } else {
             fixture.stopped();
             assert_eq!(fixture.run_end(), (RunOutcome::Denied, 3));
@@ -162,8 +170,8 @@ fn a_denial_with_a_reason_reaches_the_provider_if_requested() {
     let turns = fixture.turns;
     fixture.vote_with(Decision::Deny, Some("use make"), ApprovalScope::Once).unwrap();
     assert_eq!((fixture.phase(), fixture.turns, fixture.executed), (Phase::Running, turns + 1, 0));
-    let told = fixture.session.state().run.as_ref().unwrap().last_call.clone().unwrap().error.unwrap();
-    assert_eq!((told.kind.as_str(), told.message.as_str()), ("DENIED", "denied by ann: use make"));
+    let error = fixture.session.state().run.as_ref().unwrap().last_call.clone().unwrap().error.unwrap();
+    assert_eq!((error.kind.as_str(), error.message.as_str()), ("DENIED", "denied by ann: use make"));
     // Without a reason, or with an empty one, a denial ends the run.
     fixture.call(Some(1));
     fixture.vote_with(Decision::Deny, Some(" "), ApprovalScope::Once).unwrap();
@@ -250,7 +258,7 @@ fn a_tool_call_that_cannot_succeed_is_settled_and_never_executed() {
     let before = Precondition::Refuse(Box::new(fault.clone()));
     fixture.report(Report::CallRequested(Box::new(CallRequest { intention, precondition: before })));
     let settled = fixture.last(|kind| match kind {
-        EventKind::CallSettled(settlement) => Some((settlement.outcome, settlement.error.clone())),
+        EventKind::Tool(ToolEvent::Settled(settlement)) => Some((settlement.outcome, settlement.error.clone())),
         _ => None,
     });
     assert_eq!((settled, fixture.executed), ((ToolOutcome::Failed, Some(fault)), 0));
@@ -280,7 +288,7 @@ fn waiting_calls_are_dropped_for_a_steering_message() {
     let pending = vec![PendingCall { tool: "tool".into(), args: Json::new("{}") }];
     fixture.report(Report::TurnUsage(Box::new(TurnUsage { pending, ..TurnUsage::default() })));
     let left = fixture.last(|kind| match kind {
-        EventKind::TurnUsage(taken) => Some(taken.pending.len()),
+        EventKind::Run(RunEvent::TurnUsage(taken)) => Some(taken.pending.len()),
         _ => None,
     });
     assert_eq!(left, 0);
@@ -294,7 +302,7 @@ fn an_expired_gate_counts_as_denied() {
     fixture.now = fixture.session.next_deadline().expect("a gate expires");
     assert_eq!(fixture.vote("ann", Decision::Approve, None), Err(Refusal::GateClosed));
     let verdict = fixture.last(|kind| match kind {
-        EventKind::GateSettled(verdict) => Some((verdict.decision, verdict.by.clone())),
+        EventKind::Gate(GateEvent::Settled(verdict)) => Some((verdict.decision, verdict.by.clone())),
         _ => None,
     });
     assert_eq!(verdict, (Decision::Deny, "timeout".to_owned()));
@@ -312,9 +320,9 @@ fn a_cancel_settles_the_gates_and_late_reports_are_ignored() {
     fixture.report(Report::TextDelta("late".into()));
     fixture.stopped();
     assert_eq!(fixture.run_end(), (RunOutcome::Cancelled, 2));
-    assert!(!fixture.kinds.iter().any(|kind| matches!(kind, EventKind::TextDelta { .. })));
+    assert!(!fixture.kinds.iter().any(|kind| matches!(kind, EventKind::Run(RunEvent::TextDelta { .. }))));
     fixture.apply(Input::Report { run, report: Report::TextDelta("later".into()) });
-    assert!(matches!(fixture.kinds.last(), Some(EventKind::RunEnded(_))));
+    assert!(matches!(fixture.kinds.last(), Some(EventKind::Run(RunEvent::Ended(_)))));
     assert_eq!(fixture.cancel(), Err(Refusal::NoActiveRun));
 }
 
@@ -373,7 +381,7 @@ fn a_tool_that_the_stopping_daemon_ended_is_settled_without_a_decision() {
     let turns = fixture.turns;
     fixture.apply(Input::ShutDown { survivors: None });
     let settled = fixture.last(|kind| match kind {
-        EventKind::CallSettled(settlement) => Some(settlement.clone()),
+        EventKind::Tool(ToolEvent::Settled(settlement)) => Some(settlement.clone()),
         _ => None,
     });
     assert_eq!((&settled.call, settled.outcome), (&call, ToolOutcome::Aborted));
@@ -382,7 +390,7 @@ fn a_tool_that_the_stopping_daemon_ended_is_settled_without_a_decision() {
     fixture.crash();
     assert_eq!(fixture.phase(), Phase::Running);
     let found = fixture.last(|kind| match kind {
-        EventKind::RunRecovered { phase: found } => Some(*found),
+        EventKind::Run(RunEvent::Recovered { phase: found }) => Some(*found),
         _ => None,
     });
     assert_eq!(found, RecoveredPhase::Working, "the provider is told in the next life");
@@ -464,7 +472,7 @@ fn the_final_event_of_a_session_has_the_highest_seq() {
 #[test]
 fn a_participant_without_rights_may_only_observe() {
     let mut fixture = Fixture::open();
-    fixture.send(Command::Attach { seen: Seq::ZERO, rights: Rights::NONE }).unwrap();
+    fixture.send(Command::Attach { seen: Seq::ZERO, rights: Rights::READ_ONLY }).unwrap();
     assert_eq!(fixture.prompt("one"), Err(Refusal::NotPermitted));
     assert_eq!(fixture.cancel(), Err(Refusal::NotPermitted));
     assert!(matches!(fixture.send(Command::Describe), Ok(Answer::Described(_))));

@@ -4,22 +4,30 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a walk looks at what it checks and at nothing else")]
 
+mod audiences;
 mod driver;
+mod forks;
 mod outside_runs;
+mod participants;
+mod quorums;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::random::Random;
 use driver::{call_result, finish, turn_usage};
+use pushd::kernel::audience::Viewer;
 use pushd::kernel::command::{Caller, Command, GateVote, Prompt, Rights, Steer};
-use pushd::kernel::effect::{CallRequest, Effect, FinishReport, GateRequest, Precondition, Report, Ticket};
+use pushd::kernel::conversation::Conversation;
+use pushd::kernel::effect::{
+    CallRequest, Effect, FinishReport, GateRequest, Precondition, Report, RequestSubject, Ticket,
+};
 use pushd::kernel::event::{
     ApprovalScope, Budget, CallResult, Compaction, CompactionReason, Criterion, Decision, DenialEffect, Event,
-    EventKind, Image, Intention, Opening, OutputStream, PendingCall, Purpose, Retry, RunOutcome, TokenUsage, ToolError,
-    ToolOutcome, TurnUsage,
+    EventKind, GateEvent, Image, Intention, Opening, OutputStream, PendingCall, Purpose, Retry, RunEvent, RunOutcome,
+    TokenUsage, ToolError, ToolEvent, ToolOutcome, TurnUsage,
 };
-use pushd::kernel::gate;
-use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq, SessionId};
+use pushd::kernel::gate::{self, BudgetResource};
+use pushd::kernel::id::{CallId, ConnectionId, Fingerprint, GateId, Json, MessageId, RunId, Seq, SessionId};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{HistoryGaps, Input, Session};
 use pushd::kernel::state::State;
@@ -37,9 +45,11 @@ const LIMITS: Limits = Limits {
     reserve: 5,
     idempotency_keys: 4,
     settled_gates: 3,
+    standing_gates: 2,
     granted: 2,
     queue: 2,
     steers: 2,
+    attached: 3,
     participants: 3,
     text_tail: 8,
     gate_millis: 50,
@@ -77,6 +87,8 @@ struct Walk {
     journal: Vec<Event>,
     /// The journal folded event by event: the state after a restart.
     shadow: State,
+    /// The conversation, folded event by event.
+    conversation: Conversation,
     /// Checkpoints with the length of the journal they stand for.
     checkpoints: Vec<(usize, State)>,
     reserved: Seq,
@@ -96,6 +108,13 @@ struct Walk {
     forms: BTreeSet<CallId>,
     /// The number of journaled events that the codec check has covered.
     encoded_events: usize,
+    /// Decides about forks, so that the walk itself is the same with and without them.
+    forks: Random,
+    /// How many forks led to the session.
+    generation: u32,
+    /// Who forked it, and whether limits may have shortened what it inherited.
+    viewer: Viewer,
+    is_trimmed: bool,
 }
 
 impl Walk {
@@ -109,6 +128,7 @@ impl Walk {
             session: Session::new(LIMITS),
             journal: Vec::new(),
             shadow: State::default(),
+            conversation: Conversation::default(),
             checkpoints: vec![(0, State::default())],
             reserved: Seq::ZERO,
             last_seq: Seq::ZERO,
@@ -121,28 +141,38 @@ impl Walk {
             executed: BTreeMap::new(),
             forms: BTreeSet::new(),
             encoded_events: 0,
+            forks: Random::new(seed ^ 0xf0f0),
+            generation: 0,
+            viewer: Viewer::Owner,
+            is_trimmed: false,
         }
     }
 
     fn run(mut self) {
         let opening = Opening { provider: "p".into(), cwd: "/".into(), ..Opening::default() };
         self.send(Command::Open(Box::new(opening)));
+        self.send_as_owner(Command::Open(Box::default()));
         for _ in 0..STEPS {
-            self.now = self.now.after(self.random.below(9));
-            match self.random.below(20) {
-                0..=6 => self.deliver_pending_input(),
-                7..=15 => self.send_random_command(),
-                16 => self.report_for_another_run(),
-                17 => self.apply(Input::Deadline),
-                18 => {
-                    let who = ParticipantId(self.random.below(5));
-                    self.apply(Input::Disconnected(who));
-                }
-                _ => self.crash(),
-            }
+            self.step();
+            self.maybe_fork();
         }
         self.crash();
         self.cancel_and_drain();
+    }
+
+    fn step(&mut self) {
+        self.now = self.now.after(self.random.below(9));
+        match self.random.below(20) {
+            0..=6 => self.deliver_pending_input(),
+            7..=15 => self.send_random_command(),
+            16 => self.report_for_another_run(),
+            17 => self.apply(Input::Deadline),
+            18 => {
+                let who = ConnectionId(self.random.below(5));
+                self.apply(Input::Disconnected(who));
+            }
+            _ => self.crash(),
+        }
     }
 
     /// After any history, a cancel and the driver's reports end every run.
@@ -154,9 +184,9 @@ impl Walk {
                 return;
             }
             if self.pending_inputs.is_empty() {
-                self.send(Command::Cancel { run: None, reason: "over".into() });
-                self.send(Command::StopUserCommand { call: None });
-                self.send(Command::StopCompaction);
+                self.send_as_owner(Command::Cancel { run: None, reason: "over".into() });
+                self.send_as_owner(Command::StopUserCommand { call: None });
+                self.send_as_owner(Command::StopCompaction);
             }
             let owed = std::mem::take(&mut self.pending_inputs);
             for input in owed {
@@ -182,9 +212,10 @@ impl Walk {
             9 => Command::Cancel { run: self.some_run(), reason: "r".into() },
             10..=11 => Command::Attach {
                 seen: Seq::new(self.random.below(self.last_seq.number() + 8)),
-                rights: if self.random.one_in(4) { Rights::NONE } else { Rights::ALL },
+                rights: if self.random.one_in(4) { Rights::READ_ONLY } else { Rights::ALL },
             },
             12 => Command::Detach,
+            13..=16 if self.random.one_in(3) => self.participant_command(),
             13..=16 => self.outside_run_command(),
             _ => match self.random.below(8) {
                 0 => Command::End,
@@ -196,9 +227,11 @@ impl Walk {
     }
 
     fn send(&mut self, command: Command) {
-        let rights = if self.random.one_in(12) { Rights::NONE } else { Rights::ALL };
+        let rights = if self.random.one_in(12) { Rights::READ_ONLY } else { Rights::ALL };
         let source = if self.random.one_in(2) { "one" } else { "two" };
-        let caller = Caller { id: ParticipantId(self.random.below(5)), source: source.into(), rights };
+        let participant = if self.random.one_in(3) { Some(self.some_participant()) } else { None };
+        let (id, admission) = (ConnectionId(self.random.below(5)), None);
+        let caller = Caller { id, source: source.into(), participant, rights, admission };
         let (ticket, version) = (Ticket(self.next_id()), self.session.state().version);
         let if_version = match self.random.below(8) {
             0 => Some(version),
@@ -206,6 +239,12 @@ impl Walk {
             _ => None,
         };
         self.apply(Input::Command { ticket, caller, command, if_version });
+    }
+
+    /// Sends a command through a connection that has never been attached.
+    fn send_as_owner(&mut self, command: Command) {
+        let (ticket, caller) = (Ticket(self.next_id()), Caller::owner(ConnectionId(9), "owner".into()));
+        self.apply(Input::Command { ticket, caller, command, if_version: None });
     }
 
     fn deliver_pending_input(&mut self) {
@@ -218,8 +257,8 @@ impl Walk {
         if let Input::Report { run, report } = &input {
             match report {
                 Report::TurnDone | Report::Finished(_) => {
-                    let said = Report::TextDelta("word ".into());
-                    self.apply(Input::Report { run: run.clone(), report: said });
+                    let delta = Report::TextDelta("word ".into());
+                    self.apply(Input::Report { run: run.clone(), report: delta });
                     if self.random.one_in(2) {
                         let done = Report::TextDone(MessageId::new("asst"));
                         self.apply(Input::Report { run: run.clone(), report: done });
@@ -272,6 +311,9 @@ impl Walk {
         let tailed = Session::restore(LIMITS, checkpoint, &self.journal[at..], self.reserved, HistoryGaps::default());
         assert_eq!(whole.state(), tailed.state(), "seed {} tick {}: checkpoint differs", self.seed, self.tick);
         assert_eq!(whole.state(), self.session.state(), "seed {} tick {}: restore differs", self.seed, self.tick);
+        let mut conversation = Conversation::default();
+        self.journal.iter().for_each(|event| conversation.fold(event));
+        assert_eq!(conversation, self.conversation, "seed {} tick {}: the conversation differs", self.seed, self.tick);
         self.session = whole;
         self.pending_inputs.clear();
         let gates =
@@ -282,7 +324,7 @@ impl Walk {
             let started = self
                 .journal
                 .iter()
-                .any(|event| matches!(&event.kind, EventKind::CallStarted { call: known, .. } if *known == call));
+                .any(|event| matches!(&event.kind, EventKind::Tool(ToolEvent::Started { call: known, .. }) if *known == call));
             if started && before.contains_key(&call) {
                 assert_eq!(before.get(&call), self.executed.get(&call), "seed {}: {call} was rerun", self.seed);
             }
@@ -309,6 +351,8 @@ impl Walk {
         self.tick += 1;
         let is_command = matches!(input, Input::Command { .. });
         let before = self.version_context(&input);
+        let permission = self.permission(&input);
+        let ballot = self.ballot(&input);
         let what = format!("seed {} tick {}: {input:?}", self.seed, self.tick);
         let effects = self.session.apply(input, self.now);
         let replies = effects.iter().filter(|effect| matches!(effect, Effect::Reply(..))).count();
@@ -335,6 +379,10 @@ impl Walk {
                 Effect::Subscribe { after, .. } => {
                     assert!(after <= self.session.issued(), "fed from the future, {what}")
                 }
+                Effect::Tell { audience, event } => {
+                    self.check_seq(private_seq(&event), &what);
+                    self.check_told(&audience, &event, &what);
+                }
                 Effect::Unsubscribe(_) => {}
                 Effect::Checkpoint(at) => {
                     assert_eq!(at, self.shadow.last_seq, "a checkpoint out of place, {what}");
@@ -344,7 +392,10 @@ impl Walk {
             }
         }
         assert_eq!(persisted, shown, "kept and shown are not the same, {what}");
+        self.check_permission(permission, answered.as_ref().map(|(reply, _)| reply), &persisted, &what);
+        self.check_ballot(ballot, answered.as_ref().map(|(reply, _)| reply), persisted.len(), &what);
         self.check_version(&before, answered, &versions, &what);
+        self.check_audiences(&what);
         self.check_outside_runs(&what);
         self.check(&what);
     }
@@ -352,10 +403,12 @@ impl Walk {
     fn check(&self, what: &str) {
         let state = self.session.state();
         assert_eq!(*state, self.shadow, "the journal does not make the state, {what}");
-        assert!(state.run.is_some() || state.gates.is_empty(), "a gate outlived its run, {what}");
         for gate in state.gates.values() {
-            let calls = state.run.as_ref().map(|run| &run.calls);
-            assert!(calls.is_some_and(|calls| calls.contains_key(&gate.question.call)), "a gate without call, {what}");
+            assert_eq!(gate.run.is_some(), gate.question.call().is_some(), "{what}");
+            if let (Some(run), Some(call)) = (&gate.run, gate.question.call()) {
+                let active = state.run.as_ref().filter(|active| active.id == *run);
+                assert!(active.is_some_and(|run| run.calls.contains_key(call)), "a gate outlived its call, {what}");
+            }
             assert!(gate.question.expires > self.now, "an expired gate is open, {what}");
         }
         assert!(state.queue.len() <= LIMITS.queue, "{what}");
@@ -372,31 +425,33 @@ impl Walk {
         self.check_seq(event.seq, what);
         if let Some(run) = &event.run {
             assert!(!self.ended.contains(run), "an event of an ended run, {what}");
-            if matches!(event.kind, EventKind::RunEnded(_)) {
+            if matches!(event.kind, EventKind::Run(RunEvent::Ended(_))) {
                 self.ended.insert(run.clone());
             }
         }
         match &event.kind {
-            EventKind::GateOpened(question) => {
-                if question.form.is_some() {
-                    self.forms.insert(question.call.clone());
-                }
+            EventKind::Gate(GateEvent::Opened(question)) => {
                 self.gates.push(question.gate.clone());
-                if question.digest.is_some() {
-                    self.approval_digests.insert(question.call.clone(), question.digest.clone());
+                if let Some(call) = question.call() {
+                    if question.form().is_some() {
+                        self.forms.insert(call.clone());
+                    }
+                    if question.digest.is_some() {
+                        self.approval_digests.insert(call.clone(), question.digest.clone());
+                    }
                 }
             }
-            EventKind::RunStarted(_) => {
+            EventKind::Run(RunEvent::Started(_)) => {
                 assert!(self.shadow.run.is_none(), "two runs at once, {what}");
                 self.runs.extend(event.run.clone());
             }
-            EventKind::CallIntended(intention) => {
+            EventKind::Tool(ToolEvent::Intended(intention)) => {
                 let aside = matches!(intention.purpose, Purpose::UserCommand { .. });
                 assert_eq!(aside, event.run.is_none(), "an aside is of no run, {what}");
                 self.allowed.insert(intention.call.clone(), 1);
             }
-            EventKind::GateSettled(verdict) if verdict.choice.as_deref() == Some("run_again") => {
-                let gate = self.shadow.gates.get(&verdict.gate).map(|gate| gate.question.call.clone());
+            EventKind::Gate(GateEvent::Settled(verdict)) if verdict.choice.as_deref() == Some("run_again") => {
+                let gate = self.shadow.gates.get(&verdict.gate).and_then(|gate| gate.question.call().cloned());
                 if let Some(call) = gate {
                     *self.allowed.entry(call).or_default() += 1;
                 }
@@ -404,6 +459,9 @@ impl Walk {
             _ => {}
         }
         self.shadow.fold(&event, &LIMITS);
+        self.conversation.fold(&event);
+        let ended = matches!(event.kind, EventKind::Run(RunEvent::Ended(_)));
+        assert!(!ended || self.conversation.pending().next().is_none(), "a pending call outlived its run, {what}");
         self.journal.push(event);
     }
 
@@ -420,6 +478,7 @@ fn private_seq(private: &pushd::kernel::command::PrivateEvent) -> Seq {
         PrivateEvent::Gap { seq, .. }
         | PrivateEvent::Snapshot { seq, .. }
         | PrivateEvent::Summary { seq, .. }
+        | PrivateEvent::Posted { seq, .. }
         | PrivateEvent::Deleted { seq, .. } => *seq,
     }
 }

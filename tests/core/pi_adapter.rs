@@ -3,13 +3,14 @@
 
 mod commands;
 mod cost;
-mod event_source;
+pub(crate) mod event_source;
 mod export;
 mod lines;
 mod listener;
 mod pages;
+mod recorded;
 mod refusals;
-mod session;
+pub(crate) mod session;
 mod transcripts;
 mod views;
 mod votes;

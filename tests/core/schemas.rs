@@ -4,9 +4,12 @@
 use crate::support::events::{Events, KINDS, Shape};
 use crate::support::samples::{BROKEN, BROKEN_REQUESTS, REQUESTS, SPECIFIED};
 use crate::support::schemas::{FILES, check_line, validate_line};
-use pushd::kernel::command::{Gap, Openness, Phase, PrivateEvent, QueueEntry, Repetition, Replay, Snapshot};
-use pushd::kernel::event::{Adjustment, Event, EventKind, RunOutcome};
+use pushd::kernel::command::{
+    Gap, Phase, PrivateEvent, QueueEntry, Repetition, Replay, Rights, SessionStatus, Snapshot,
+};
+use pushd::kernel::event::{Adjustment, Event, RunOutcome};
 use pushd::kernel::id::{RunId, Seq, SessionId};
+use pushd::kernel::participant::{self, Authentication, Participant, ParticipantKind, Presence};
 use pushd::kernel::refusal::Refusal;
 use pushd::kernel::time::Now;
 use pushd::protocol::error::{Code, ErrorBody, from_refusal};
@@ -16,7 +19,6 @@ use pushd::protocol::reply::{
     Completion, GrantRow, IntegrityReport, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
     ProblemRow, ProviderRow, Reply, Role, SessionFileRow,
 };
-use pushd::protocol::transcript::Transcript;
 use pushd::record::summary::{self, SessionRow};
 use pushd::record::{self, RecordError, decode_event};
 
@@ -233,41 +235,6 @@ fn a_record_that_is_not_one_is_refused() {
     }
 }
 
-#[test]
-fn a_transcript_contains_only_complete_messages() {
-    let mut transcript = Transcript::default();
-    let mut events = Events::new(1, Shape::Shown);
-    let mut rows = Vec::new();
-    for (seq, kind) in [
-        events.event(3).kind,
-        EventKind::TextDelta { text: "Hel".into() },
-        EventKind::ThinkingDelta { text: "hm".into() },
-        EventKind::TextDelta { text: "lo".into() },
-        EventKind::TextDone { message: "asst_1".into() },
-        EventKind::TextDelta { text: "cut of".into() },
-        events.event(KINDS - 1).kind,
-        EventKind::TextDelta { text: "Again".into() },
-        EventKind::TextDone { message: "asst_2".into() },
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let seq = Seq::new(1 + seq as u64);
-        rows.extend(transcript.apply(&Event {
-            seq,
-            at: Now(5),
-            run: Some("r".into()),
-            version: None,
-            origin: None,
-            kind,
-        }));
-    }
-    let told: Vec<_> = rows.iter().map(|row| (row.seq.number(), row.role, row.text.as_str())).collect();
-    assert_eq!(told[0].0, 1);
-    assert_eq!(told[0].1, Role::User);
-    assert_eq!(told[1..], [(5, Role::Assistant, "Hello"), (9, Role::Assistant, "Again")]);
-}
-
 /// A section, the names in a heading, and the blocks below it.
 type PageSection<'a> = (&'a str, Vec<&'a str>, Vec<Vec<&'a str>>);
 
@@ -313,7 +280,7 @@ fn snapshot(events: &mut Events) -> Snapshot {
         updated_at: Now(2),
         last_run: events.maybe(Events::name).map(|run| (run.into(), RunOutcome::Failed, 4)),
         queued: events.below(3) as usize,
-        open: if events.below(2) == 0 { Openness::Open } else { Openness::Ended },
+        open: if events.below(2) == 0 { SessionStatus::Open } else { SessionStatus::Ended },
         version: events.below(3),
         adjusted: Adjustment { model: events.maybe(Events::name), ..Adjustment::default() },
     }
@@ -325,7 +292,7 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
     let snapshot = snapshot(events);
     let row = SessionRow::of(&session, &snapshot);
     let replay = Replay { from: Seq::new(1), to: Seq::ZERO, gap: Gap::None };
-    let said = |role| MessageRow {
+    let row_of = |role| MessageRow {
         seq: Seq::new(1),
         at: Now(2),
         role,
@@ -334,12 +301,12 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
         text: String::new(),
     };
     let page = MessagePage {
-        messages: vec![said(Role::User), said(Role::Assistant)],
+        messages: vec![row_of(Role::User), row_of(Role::Assistant)],
         next_after: Seq::new(1),
         done: events.below(2) == 0,
     };
     let question = events.question();
-    let pending = PendingApproval { session: session.clone(), run: "r".into(), question };
+    let pending = PendingApproval { session: session.clone(), run: Some("r".into()), question };
     let provider = ProviderRow { name: "playbook".into(), models: vec!["m".into()], configured: true, default: false };
     let grant =
         GrantRow { id: "grant_1".into(), repository: "/r".into(), rule: events.text(), by: "cli".into(), at: Now(3) };
@@ -348,14 +315,24 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
         pid: 1,
         version: "0.1.0".into(),
         socket: "/s".into(),
+        http: events.maybe(|_| "127.0.0.1:3140".into()),
         pi: events.maybe(|_| "127.0.0.1:3141".into()),
         ..Metrics::default()
     };
     let check = journal_check(events);
     let gone = Replay { gap: Gap::Foreign, ..replay };
     vec![
-        ("hello", Reply::Hello { version: "0.1.0" }),
+        ("hello", Reply::Hello { version: "0.1.0", home: events.maybe(|_| "/home/me".into()) }),
         ("ping", Reply::Pong(Now(1))),
+        (
+            "fork_session",
+            Reply::Started {
+                session: session.clone(),
+                phase: Phase::Completed,
+                token: "att_2".into(),
+                repetition: Repetition::First,
+            },
+        ),
         (
             "start_session",
             Reply::Started {
@@ -375,6 +352,7 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
         ("send_user_message", Reply::Prompted { run: run.clone(), repetition: Repetition::Repeated }),
         ("queue_message", Reply::Queued { message, run: run.clone(), position: 0 }),
         ("list_queue", Reply::Queue(vec![waiting])),
+        ("list_participants", Reply::Participants(participants(events))),
         ("remove_queued", Reply::Done(Completion::Unqueued)),
         ("steer", Reply::Steered(run)),
         ("submit_approval", Reply::Done(Completion::Accepted)),
@@ -383,6 +361,8 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
         ("get_session_messages", Reply::Messages(page)),
         ("rename_session", Reply::Done(Completion::Renamed)),
         ("end_session", Reply::Done(Completion::Ended)),
+        ("run_user_command", Reply::UserCommandStarted("call_01".into())),
+        ("stop_user_command", Reply::Done(Completion::Accepted)),
         ("compact_session", Reply::Compacting(Seq::new(events.below(99)))),
         ("list_approvals", Reply::Approvals(vec![pending])),
         ("list_grants", Reply::Grants(vec![grant])),
@@ -398,6 +378,23 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
         ("reload", Reply::Reloaded { variables: 40, warning: (events.below(2) == 0).then(|| "no shell".into()) }),
         ("speak", Reply::Done(Completion::ProtocolSwitched)),
     ]
+}
+
+fn participants(events: &mut Events) -> Vec<(Participant, Presence)> {
+    let authentication = match events.below(2) {
+        0 => Authentication::LocalUser,
+        _ => Authentication::Token { name: events.text() },
+    };
+    let participant = Participant {
+        id: events.name().into(),
+        kind: ParticipantKind::Agent,
+        name: events.text(),
+        roles: participant::Role::ALL.into(),
+        capabilities: Rights::of(&Rights::CAPABILITIES),
+        authentication,
+        approval_granted: events.below(2) == 0,
+    };
+    vec![(participant.clone(), Presence::Online), (participant, Presence::Offline)]
 }
 
 fn pi_files(events: &mut Events) -> Vec<SessionFileRow> {

@@ -1,10 +1,10 @@
 //! A message steered into a run is handled before everything that has not started, whatever the provider was about to
 //! do.
 
-use pushd::kernel::command::{Caller, Command, Prompt, Rights, Steer};
+use pushd::kernel::command::{Caller, Command, Prompt, Steer};
 use pushd::kernel::effect::{CallRequest, Effect, Precondition, Report, Ticket, TurnRequest};
-use pushd::kernel::event::{Budget, EventKind, Intention, Purpose};
-use pushd::kernel::id::{CallId, Fingerprint, Json, MessageId, ParticipantId, RunId};
+use pushd::kernel::event::{Budget, EventKind, Intention, Purpose, RunEvent, ToolEvent};
+use pushd::kernel::id::{CallId, ConnectionId, Fingerprint, Json, MessageId, RunId};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{Input, Session};
 use pushd::kernel::time::Now;
@@ -74,7 +74,7 @@ impl RunningSession {
     }
 
     fn apply(&mut self, command: Command) -> Vec<Effect> {
-        let caller = Caller { id: ParticipantId(1), source: "cli".into(), rights: Rights::ALL };
+        let caller = Caller::owner(ConnectionId(1), "cli".into());
         self.0.apply(Input::Command { ticket: Ticket(1), caller, command, if_version: None }, Now(1))
     }
 
@@ -105,10 +105,10 @@ fn kinds(effects: &[Effect]) -> Vec<&'static str> {
     kept.map(|event| {
         let kind = &event.kind;
         let known = [
-            (matches!(kind, EventKind::TextDelta { .. }), "said"),
-            (matches!(kind, EventKind::TextDone { .. }), "done saying"),
-            (matches!(kind, EventKind::CallIntended(_)), "intended"),
-            (matches!(kind, EventKind::CallStarted { .. }), "started"),
+            (matches!(kind, EventKind::Run(RunEvent::TextDelta { .. })), "said"),
+            (matches!(kind, EventKind::Run(RunEvent::TextDone { .. })), "done saying"),
+            (matches!(kind, EventKind::Tool(ToolEvent::Intended(_))), "intended"),
+            (matches!(kind, EventKind::Tool(ToolEvent::Started { .. })), "started"),
         ];
         known.iter().find(|(is, _)| *is).map_or("something else", |(_, word)| *word)
     })

@@ -70,8 +70,8 @@ fn the_commands_about_headless_runs_work() {
     page.write("Makefile", "test:\n\ttrue\n");
     page.model.script([Reply::says("They pass.")]);
     page.script("export PUSH_PROVIDER=openai");
-    let asked = page.model.seen().into_iter().find(|seen| seen.method == "POST").expect("the model is asked");
-    assert_eq!((&asked.body["model"], &*asked.headers["authorization"]), (&"gpt-x".into(), "Bearer the-secret"));
+    let request = page.model.seen().into_iter().find(|seen| seen.method == "POST").expect("the model is asked");
+    assert_eq!((&request.body["model"], &*request.headers["authorization"]), (&"gpt-x".into(), "Bearer the-secret"));
     page.script("cat > checks.md");
     page.script("code=0");
     page.script("test \"$(push run --headless --quiet");
@@ -128,14 +128,17 @@ fn the_commands_about_another_machine_work() {
     let programs = page.home.path().join("bin");
     fs::create_dir(&programs).expect("a directory");
     let ssh = programs.join("ssh");
-    fs::write(&ssh, "#!/bin/sh\nshift\ncd && exec /bin/sh -c \"$*\"\n").expect("a program");
+    let script = "#!/bin/sh\ncase $1 in -*) until [ \"$1\" = -- ]; do shift; done; shift;; esac\nshift\n\
+                  cd && exec /bin/sh -c \"$*\"\n";
+    fs::write(&ssh, script).expect("a program");
     fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
     let push = std::path::Path::new(env!("CARGO_BIN_EXE_push")).parent().expect("a directory");
     let path = std::env::var("PATH").unwrap_or_default();
     page.set("PATH", &format!("{}:{}:{path}", programs.display(), push.display()));
-    page.script("ssh box \"cd project");
+    page.script("push --host ssh://box run");
     page.home.wait_for_approval();
-    page.script("ssh box push approvals");
+    page.script("export PUSH_HOST");
+    page.script("ssh box \"cd project");
     page.list("ssh -N -L 3141", "forwards a port until it is interrupted");
     page.finish();
 }

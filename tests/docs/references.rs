@@ -228,7 +228,11 @@ impl CommandLine {
         if mention[..start].ends_with("git ") {
             return Ok(());
         }
-        let words = shell_words(&mention[start + 5..]);
+        let mut words = shell_words(&mention[start + 5..]);
+        // The only option before a verb that has a value.
+        if let Some(host) = words.iter().position(|word| word == "--host") {
+            words.drain((host + 1).min(words.len())..(host + 2).min(words.len()));
+        }
         let mut verb = String::new();
         for word in &words {
             let names: Vec<&str> = word.trim_matches(['[', ']']).split('|').collect();

@@ -40,7 +40,7 @@ impl Terminal {
         let terminal = Self { socket: home.path().join(format!(".tmux-{name}")).display().to_string() };
         let mut words = vec!["-f", "/dev/null", "new-session", "-d", "-x", "220", "-y", "200", "-c", directory];
         let variables: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        words.extend(["env", "-i", "TERM=screen", "LANG=C.UTF-8", "ENV=", "PAGER=cat", SHELL_PROMPT]);
+        words.extend(["env", "-i", "TERM=screen", "LANG=C.UTF-8", "ENV=", "PAGER=cat", "PUSH_PLAIN=1", SHELL_PROMPT]);
         words.extend(variables.iter().map(String::as_str));
         words.extend(["/bin/sh", "-i"]);
         terminal.tmux(&words);

@@ -116,17 +116,7 @@ fn replay(daemon: &Daemon, session: &str) -> Vec<Value> {
 /// The fixture was written by the daemon of that schema: one session with one run of two steps, seventeen events.
 #[test]
 fn a_journal_of_the_first_schema_opens() {
-    let mut daemon = Daemon::start();
-    daemon.stop();
-    let state = daemon.database().parent().expect("the state directory").to_owned();
-    for file in fs::read_dir(&state).expect("the state").flatten() {
-        if file.file_name() != "pushd.lock" {
-            fs::remove_file(file.path()).expect("removed");
-        }
-    }
-    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/journal-1000.db");
-    fs::copy(fixture, daemon.database()).expect("the fixture");
-    daemon.restart();
+    let mut daemon = daemon_with_fixture("journal-1000.db");
     let mut client = daemon.connect();
     let sessions = client.get("list_sessions", json!({}));
     let session = sessions["sessions"][0]["sessionId"].as_str().expect("a session").to_owned();
@@ -137,4 +127,55 @@ fn a_journal_of_the_first_schema_opens() {
     daemon.kill();
     daemon.restart();
     assert!(replay(&daemon, &session).len() > 17);
+}
+
+/// The fixture was written before events had a codec of their own: a session with a branch and Pi commands, one with a
+/// pending approval, one of 60 steps, and checkpoints.
+#[test]
+fn a_journal_from_before_the_record_codec_opens() {
+    let mut daemon = daemon_with_fixture("journal-1002.db");
+    let mut client = daemon.connect();
+    let sessions = client.get("list_sessions", json!({"includeEnded": true}));
+    let sessions = sessions["sessions"].as_array().expect("a list");
+    let named = |name: &str| {
+        let session = sessions.iter().find(|session| session["name"] == name).expect(name);
+        session["sessionId"].as_str().expect("an id").to_owned()
+    };
+    let (branched, waiting, long) = (named("two branches"), named("waiting"), named("finished-long"));
+    let of_type = |events: &[Value], kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+
+    let messages = client.get("get_session_messages", json!({"sessionId": branched}));
+    let texts = messages.to_string();
+    assert!(texts.contains("First message") && texts.contains("Third message"), "{texts}");
+    assert!(!texts.contains("Second message"), "on another branch: {texts}");
+    let events = replay(&daemon, &branched);
+    assert_eq!(of_type(&events, "run_complete"), 3);
+
+    assert_eq!(of_type(&replay(&daemon, &waiting), "approval_required"), 1);
+    assert_eq!(of_type(&replay(&daemon, &long), "tool_result"), 60);
+
+    client.attach(&branched, seq(events.last().expect("an event")));
+    // The session goes on; its step fails because the directory of the fixture is on no other machine.
+    let end = client.run(&branched, "$ echo four\n");
+    assert_eq!(end["outcome"], "failed", "{end}");
+    assert!(end.to_string().contains("/tmp/fix/work"), "{end}");
+    daemon.kill();
+    daemon.restart();
+    assert_eq!(of_type(&replay(&daemon, &branched), "run_complete"), 4);
+}
+
+/// A daemon whose state is a committed database and nothing else.
+fn daemon_with_fixture(name: &str) -> Daemon {
+    let mut daemon = Daemon::start();
+    daemon.stop();
+    let state = daemon.database().parent().expect("the state directory").to_owned();
+    for file in fs::read_dir(&state).expect("the state").flatten() {
+        if file.file_name() != "pushd.lock" {
+            fs::remove_file(file.path()).expect("removed");
+        }
+    }
+    let fixture = format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    fs::copy(fixture, daemon.database()).expect("the fixture");
+    daemon.restart();
+    daemon
 }

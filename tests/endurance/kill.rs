@@ -13,6 +13,7 @@ mod harness;
 mod history;
 mod leftover;
 mod observations;
+mod pi_client;
 mod request;
 mod session_view;
 mod verify;
@@ -30,6 +31,7 @@ use client::{RandomClient, Role};
 use connection::Connection;
 use harness::{Harness, Moment, Phase, TIMEOUT};
 use observations::{GrantedRequest, Lines};
+use pi_client::PiClient;
 use request::mark;
 use verify::{SessionVerifier, Tally};
 
@@ -37,6 +39,8 @@ use verify::{SessionVerifier, Tally};
 const KILLS_PER_HOME: u64 = 50;
 const WORKERS: usize = 4;
 const WATCHERS: usize = 2;
+/// The clients of the Pi protocol, each with a session that the watchers follow, too.
+const PI_CLIENTS: usize = 2;
 
 #[test]
 fn a_killed_daemon_loses_nothing_and_does_nothing_twice() {
@@ -126,7 +130,7 @@ impl Scenario {
         self.harness.set_phase(Phase::Finishing);
         self.harness.start();
         self.harness.admit_clients();
-        if !self.harness.wait_all_idle(WORKERS) {
+        if !self.harness.wait_all_idle(WORKERS + PI_CLIENTS) {
             self.harness.observations.add_finding("not every session becomes idle".to_owned());
         }
         self.report_leftovers(&marks, "after all runs");
@@ -149,14 +153,19 @@ impl Scenario {
     fn spawn_clients(&mut self) -> Vec<std::thread::JoinHandle<()>> {
         let roles = [(Role::Worker, WORKERS), (Role::Watcher, WATCHERS)];
         let roles = roles.into_iter().flat_map(|(role, count)| std::iter::repeat_n(role, count));
-        roles
+        let mut clients: Vec<_> = roles
             .enumerate()
             .map(|(number, role)| {
                 let random = Random::new(self.random.next());
                 let client = RandomClient::new(Arc::clone(&self.harness), role, number, random);
                 std::thread::spawn(move || client.run())
             })
-            .collect()
+            .collect();
+        clients.extend((0..PI_CLIENTS).map(|number| {
+            let client = PiClient::new(Arc::clone(&self.harness), number, Random::new(self.random.next()));
+            std::thread::spawn(move || client.run())
+        }));
+        clients
     }
 
     fn choose_kill_point(&mut self) -> KillPoint {
@@ -221,6 +230,12 @@ impl Scenario {
         let sessions: Vec<_> = self.harness.observations.lock().events.keys().cloned().collect();
         let histories: BTreeMap<String, Lines> =
             sessions.into_iter().map(|session| (session.clone(), history::fetch(&self.harness, &session))).collect();
+        let is_pi = |session: &&String| session.starts_with("pi-");
+        let messages: BTreeMap<String, Vec<String>> = histories
+            .keys()
+            .filter(is_pi)
+            .map(|session| (session.clone(), pi_client::fetch_messages(&self.harness, session)))
+            .collect();
         let mut ledger = BTreeMap::new();
         for name in fs::read_to_string(self.harness.ledger()).unwrap_or_default().lines() {
             *ledger.entry(name.to_owned()).or_default() += 1;
@@ -233,6 +248,9 @@ impl Scenario {
             verify::compare_events(session, lines, &seen, &mut findings);
             let events = history::parse(lines, &mut findings);
             tally.events += events.len();
+            if let Some(messages) = messages.get(session) {
+                seen.pi.verify(session, &events, messages, &mut findings);
+            }
             let mut verifier = SessionVerifier::new(session, &ledger, &mut findings);
             verifier.follow(&events);
             verifier.verify_steps();
@@ -250,7 +268,9 @@ impl Scenario {
             }
             verifier.count(&mut tally);
         }
-        let steps: Vec<_> = seen.messages.values().flat_map(|message| &message.steps).collect();
+        (tally.pi_prompts, tally.pi_reads) = seen.pi.counts();
+        tally.pi_repeated = seen.pi.repeated;
+        let steps: Vec<_> = seen.messages.values().flat_map(|message| &message.steps).chain(seen.pi.steps()).collect();
         for name in ledger.keys().filter(|name| !steps.contains(name)) {
             findings.push(format!("{name:?} was executed without a request"));
         }

@@ -1,12 +1,12 @@
-//! Failures and load: kills at random points, crowds of clients, full and damaged disks.
+//! Failures and load: kills at random points, many concurrent clients, full and damaged disks.
 #![cfg(unix)]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod crowds;
 mod damage;
 mod kill;
-mod pi_crowd;
+mod load;
+mod pi_load;
 mod storage;
 mod write_ahead;

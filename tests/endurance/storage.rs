@@ -22,10 +22,10 @@ fn a_full_disk_is_survived() {
     let Some(mut daemon) = on_a_small_disk() else { return };
     let (mut running, run) = daemon.session();
     running.prompt(&run, TICKS);
-    let mut heard = running.events_until("tool_output");
+    let mut events = running.events_until("tool_output");
     let (mut waiting, gate) = daemon.session();
     waiting.prompt(&gate, "$? echo asked\n");
-    let asked = waiting.event_of("approval_required");
+    let approval = waiting.event_of("approval_required");
     let (mut idle, session) = daemon.session();
     idle.run(&session, "$ true\n");
 
@@ -33,7 +33,7 @@ fn a_full_disk_is_survived() {
     wait_until("a message is refused", || refusal(&mut idle, &session).as_deref() == Some("STORAGE_FULL"));
     assert_eq!(idle.refused("start_session", json!({"cwd": daemon.cwd()})), "STORAGE_FULL");
     assert_eq!(idle.refused("rename_session", json!({"sessionId": session, "name": "x"})), "STORAGE_FULL");
-    assert_eq!(waiting.decide(&asked, "approve")["error"]["code"], "STORAGE_FULL");
+    assert_eq!(waiting.decide(&approval, "approve")["error"]["code"], "STORAGE_FULL");
     // Reads keep working, also in a session whose run waits for disk space.
     idle.ping();
     assert_eq!(idle.get("get_session_snapshot", json!({"sessionId": run}))["state"], "running");
@@ -42,11 +42,11 @@ fn a_full_disk_is_survived() {
     assert_eq!(seq(&watcher.event()), 1);
     assert_eq!(idle.get("list_sessions", json!({}))["sessions"].as_array().map(Vec::len), Some(3));
     // Requests that end something use the reserve.
-    assert_eq!(waiting.decide(&asked, "deny")["ok"], true);
+    assert_eq!(waiting.decide(&approval, "deny")["ok"], true);
     assert_eq!(waiting.event_of("run_complete")["payload"]["outcome"], "denied");
     running.get("cancel_run", json!({"sessionId": run}));
-    heard.extend(running.events_until("run_complete"));
-    assert_eq!(heard.last().map(|event| event["payload"]["outcome"].clone()), Some(json!("cancelled")));
+    events.extend(running.events_until("run_complete"));
+    assert_eq!(events.last().map(|event| event["payload"]["outcome"].clone()), Some(json!("cancelled")));
 
     free_space(&daemon);
     wait_until("a message is taken again", || refusal(&mut idle, &session).is_none());
@@ -138,7 +138,7 @@ fn after_a_failed_sync_nothing_is_accepted_until_a_restart() {
     running.events_until("tool_output");
     let (mut waiting, gate) = daemon.session();
     waiting.prompt(&gate, "$? echo asked\n");
-    let asked = waiting.event_of("approval_required");
+    let approval = waiting.event_of("approval_required");
     let (mut idle, session) = daemon.session();
     idle.run(&session, "$ true\n");
 
@@ -151,8 +151,8 @@ fn after_a_failed_sync_nothing_is_accepted_until_a_restart() {
     let ended = running.events_until("run_complete");
     assert!(ended.iter().any(|event| event["payload"]["code"] == "STORAGE_FAILED"), "{ended:?}");
     assert_eq!(ended.last().map(|event| event["payload"]["reason"].clone()), Some(json!("storage_failed")));
-    assert_eq!(waiting.decide(&asked, "approve")["error"]["code"], "STORAGE_FAILED");
-    assert_eq!(waiting.decide(&asked, "deny")["ok"], true);
+    assert_eq!(waiting.decide(&approval, "approve")["error"]["code"], "STORAGE_FAILED");
+    assert_eq!(waiting.decide(&approval, "deny")["ok"], true);
     assert_eq!(waiting.event_of("run_complete")["payload"]["outcome"], "denied");
     let mut reader = daemon.connect();
     assert_eq!(reader.attach(&session, 0)["replay"]["gap"], false);
@@ -305,11 +305,11 @@ impl PiClient {
     /// Returns the reply to a command.
     fn answer(&mut self, id: &str) -> Value {
         loop {
-            let heard = self.read();
-            if heard["type"] == "response" && heard["id"] == id {
-                return heard;
+            let received = self.read();
+            if received["type"] == "response" && received["id"] == id {
+                return received;
             }
-            self.events.push(heard);
+            self.events.push(received);
         }
     }
 
@@ -320,9 +320,9 @@ impl PiClient {
             return self.events.remove(at)["event"].clone();
         }
         loop {
-            let heard = self.read();
-            if is_it(&heard) {
-                return heard["event"].clone();
+            let received = self.read();
+            if is_it(&received) {
+                return received["event"].clone();
             }
         }
     }

@@ -6,6 +6,6 @@
 mod support;
 
 mod escape;
-mod strangers;
+mod other_users;
 mod supervisor;
 mod workspaces;

@@ -297,9 +297,9 @@ impl Client {
     }
 
     /// Decides the approval of an `approval_required` event and returns the whole reply.
-    pub(crate) fn decide(&mut self, asked: &Value, decision: &str) -> Value {
-        let approval = &asked["payload"]["approvalId"];
-        let payload = json!({"sessionId": asked["sessionId"], "approvalId": approval, "decision": decision});
+    pub(crate) fn decide(&mut self, request: &Value, decision: &str) -> Value {
+        let approval = &request["payload"]["approvalId"];
+        let payload = json!({"sessionId": request["sessionId"], "approvalId": approval, "decision": decision});
         self.ask("submit_approval", payload)
     }
 

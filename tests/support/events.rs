@@ -1,18 +1,25 @@
 //! Events of every kind, generated from a seed.
 
+use std::collections::BTreeSet;
+
+use pushd::kernel::audience::Audience;
 use pushd::kernel::event::{
     Adjustment, ApprovalScope, Branch, Budget, CallResult, CheckResult, Compaction, CompactionFailure,
-    CompactionReason, Criterion, Decision, DenialEffect, Event, EventKind, GateDecision, GateQuestion, Image,
-    Intention, LossCause, Message, Opening, OutputStream, PendingCall, Purpose, QueuedMessage, RecoveredPhase, Retry,
-    RunOutcome, RunReport, Steering, TokenUsage, ToolError, ToolOutcome, TurnUsage, WorkspaceIdentity,
+    CompactionReason, ContextEvent, Criterion, Decision, DenialEffect, Diff, Event, EventKind, GateDecision, GateEvent,
+    GateQuestion, Image, Intention, LossCause, Message, NoticeEvent, Opening, OutputStream, ParticipantEvent,
+    PendingCall, PostedMessage, Purpose, QueuedMessage, RecoveredPhase, Retry, RunEvent, RunOutcome, RunReport,
+    SessionEvent, Steering, TokenUsage, ToolError, ToolEvent, ToolOutcome, TurnUsage, WorkspaceIdentity,
 };
+use pushd::kernel::gate::{self, BudgetResource, GateSubject};
 use pushd::kernel::id::{Fingerprint, Json, Seq};
+use pushd::kernel::participant::{Authentication, Participant, ParticipantKind, Rights, Role};
+use pushd::kernel::quorum::Quorum;
 use pushd::kernel::time::Now;
 
 use super::random::Random;
 
 /// The number of kinds of events.
-pub(crate) const KINDS: u64 = 34;
+pub(crate) const KINDS: u64 = 40;
 
 /// How far a generated event may differ from those of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +59,7 @@ impl Events {
             run: run.map(Into::into),
             version: self.maybe(Self::wide),
             origin,
+            audience: self.audience(),
             kind,
         }
     }
@@ -59,23 +67,53 @@ impl Events {
     /// Generates a question.
     pub(crate) fn question(&mut self) -> GateQuestion {
         let choices = self.below(3);
-        GateQuestion {
+        let question = GateQuestion {
             gate: self.name().into(),
-            call: self.name().into(),
+            subject: self.subject(),
             kind: self.name(),
             title: self.text(),
             summary: self.text(),
             details: self.object(),
             choices: (0..choices).map(|_| self.name()).collect(),
-            quorum: match self.shape {
-                Shape::Anything => self.narrow(),
-                Shape::Shown => 1 + self.narrow() % 3,
-            },
+            quorum: self.quorum(),
+            eligible: self.maybe(|events| (0..events.below(3)).map(|_| events.name().into()).collect()),
             expires: Now(self.wide()),
             grant_rule: self.maybe(Self::text),
             digest: self.maybe(Self::name),
             on_denial: self.pick([DenialEffect::EndRun, DenialEffect::InformModel, DenialEffect::Dismiss]),
-            form: self.maybe(Self::object),
+        };
+        match question.subject {
+            GateSubject::Budget { .. } => GateQuestion { kind: gate::BUDGET.into(), ..question },
+            GateSubject::UnknownCall { .. } => GateQuestion { kind: gate::UNKNOWN_CALL.into(), ..question },
+            GateSubject::ToolCall { .. } | GateSubject::Form { .. } | GateSubject::Other => question,
+        }
+    }
+
+    fn subject(&mut self) -> GateSubject {
+        let call = self.name().into();
+        match self.below(5) {
+            0 => GateSubject::ToolCall { call },
+            1 => {
+                let resource = self.pick(BudgetResource::ALL);
+                GateSubject::Budget { call, resource: Some(resource) }
+            }
+            2 => GateSubject::Form { call, form: self.object() },
+            3 => GateSubject::UnknownCall { call },
+            _ => GateSubject::Other,
+        }
+    }
+
+    fn quorum(&mut self) -> Quorum {
+        let count = match self.shape {
+            Shape::Anything => self.narrow(),
+            Shape::Shown => 1 + self.narrow() % 3,
+        };
+        match self.below(8) {
+            0 => Quorum::All,
+            1 => Quorum::Majority,
+            2 => Quorum::Specific((0..1 + self.below(3)).map(|_| self.name().into()).collect()),
+            3 => Quorum::Role { role: self.pick(Role::ALL), count },
+            _ => Quorum::Any(count),
         }
     }
 
@@ -97,6 +135,7 @@ impl Events {
             metadata: self.maybe(Self::object),
             name: self.maybe(Self::name),
             parent: self.maybe(Self::name).map(Into::into),
+            forked_at: self.maybe(|random| Seq::new(random.below(1_000))),
         }
     }
 
@@ -152,72 +191,142 @@ impl Events {
 
     fn kind(&mut self, kind: u64) -> EventKind {
         match kind {
-            0 => EventKind::SessionOpened(Box::new(self.opening())),
-            1 => EventKind::SessionRenamed { name: self.name() },
-            2 => EventKind::SessionEnded { by: self.name() },
-            3 => EventKind::RunStarted(Box::new(self.message())),
-            4 => EventKind::MessageQueued(Box::new(QueuedMessage { run: self.name().into(), message: self.message() })),
-            5 => EventKind::MessageUnqueued { message: self.name().into(), by: self.name() },
-            6 => EventKind::Steered(Box::new(Steering {
+            0 => EventKind::Session(SessionEvent::Opened(Box::new(self.opening()))),
+            1 => EventKind::Session(SessionEvent::Renamed { name: self.name() }),
+            2 => EventKind::Session(SessionEvent::Ended { by: self.name() }),
+            3 => EventKind::Run(RunEvent::Started(Box::new(self.message()))),
+            4 => EventKind::Run(RunEvent::MessageQueued(Box::new(QueuedMessage {
+                run: self.name().into(),
+                message: self.message(),
+            }))),
+            5 => EventKind::Run(RunEvent::MessageUnqueued { message: self.name().into(), by: self.name() }),
+            6 => EventKind::Run(RunEvent::Steered(Box::new(Steering {
                 message: self.name().into(),
                 text: self.text(),
                 images: self.images(),
                 fingerprint: self.fingerprint(),
                 by: self.name(),
-            })),
-            7 => EventKind::Status { source: self.text(), phase: self.text(), detail: self.maybe(Self::text) },
-            8 => EventKind::ThinkingDelta { text: self.text() },
-            9 => EventKind::TextDelta { text: self.text() },
-            10 => EventKind::TextDone { message: self.name().into() },
-            11 => EventKind::CallIntended(Box::new(self.intention())),
-            12 => EventKind::CallStarted { call: self.name().into(), tool: self.text() },
-            13 => EventKind::CallOutput {
+            }))),
+            7 => EventKind::Notice(NoticeEvent::Status {
+                source: self.text(),
+                phase: self.text(),
+                detail: self.maybe(Self::text),
+            }),
+            8 => EventKind::Run(RunEvent::ThinkingDelta { text: self.text() }),
+            9 => EventKind::Run(RunEvent::TextDelta { text: self.text() }),
+            10 => EventKind::Run(RunEvent::TextDone { message: self.name().into() }),
+            11 => EventKind::Tool(ToolEvent::Intended(Box::new(self.intention()))),
+            12 => EventKind::Tool(ToolEvent::Started { call: self.name().into(), tool: self.text() }),
+            13 => EventKind::Tool(ToolEvent::Output {
                 call: self.name().into(),
                 stream: self.pick([OutputStream::Stdout, OutputStream::Stderr]),
                 text: self.text(),
-            },
-            14 => EventKind::CallSettled(Box::new(self.call_result())),
-            15 => EventKind::GateOpened(Box::new(self.question())),
-            16 => EventKind::GateVoted { gate: self.name().into(), decision: self.decision(), by: self.name() },
-            17 => EventKind::GateSettled(Box::new(GateDecision {
+            }),
+            14 => EventKind::Tool(ToolEvent::Settled(Box::new(self.call_result()))),
+            15 => EventKind::Gate(GateEvent::Opened(Box::new(self.question()))),
+            16 => EventKind::Gate(GateEvent::Voted {
+                gate: self.name().into(),
+                decision: self.decision(),
+                by: self.name(),
+                participant: self.maybe(Self::name).map(Into::into),
+            }),
+            17 => EventKind::Gate(GateEvent::Settled(Box::new(GateDecision {
                 gate: self.name().into(),
                 decision: self.decision(),
                 choice: self.maybe(Self::name),
                 by: self.name(),
+                participant: self.maybe(Self::name).map(Into::into),
                 comment: self.maybe(Self::text),
                 scope: self.approval_scope(),
+                rule: self.maybe(Self::text),
                 answer: self.maybe(Self::object),
-            })),
-            18 => EventKind::Warned { code: self.name(), message: self.text(), detail: self.maybe(Self::text) },
+            }))),
+            18 => EventKind::Notice(NoticeEvent::Warned {
+                code: self.name(),
+                message: self.text(),
+                detail: self.maybe(Self::text),
+            }),
             19 => self.failed(),
-            20 => EventKind::RunStopping { outcome: self.outcome(), reason: self.text(), by: self.name() },
-            21 => EventKind::RunRecovered {
+            20 => EventKind::Run(RunEvent::Stopping { outcome: self.outcome(), reason: self.text(), by: self.name() }),
+            21 => EventKind::Run(RunEvent::Recovered {
                 phase: self.pick([
                     RecoveredPhase::Working,
                     RecoveredPhase::Waiting,
                     RecoveredPhase::Unknown,
                     RecoveredPhase::Stopping,
                 ]),
-            },
-            22 => EventKind::EventsLost {
+            }),
+            22 => EventKind::Notice(NoticeEvent::EventsLost {
                 after: Seq::new(self.wide()),
                 cause: self.pick([LossCause::Damage, LossCause::PowerLoss, LossCause::Retention]),
-            },
-            23 => EventKind::TurnUsage(Box::new(self.turn_usage())),
-            24 => EventKind::Compacted(Box::new(Compaction {
+            }),
+            23 => EventKind::Run(RunEvent::TurnUsage(Box::new(self.turn_usage()))),
+            24 => EventKind::Context(ContextEvent::Compacted(Box::new(Compaction {
                 summary: self.text(),
                 kept_from: Seq::new(self.wide()),
                 tokens_before: self.wide(),
-            })),
+            }))),
             25..33 => self.change(kind),
-            _ => EventKind::RunEnded(Box::new(self.report())),
+            33..39 => EventKind::Participant(self.participant_event(kind)),
+            _ => EventKind::Run(RunEvent::Ended(Box::new(self.report()))),
         }
+    }
+
+    fn participant_event(&mut self, kind: u64) -> ParticipantEvent {
+        let (participant, by) = (self.name().into(), self.name());
+        match kind {
+            33 => ParticipantEvent::Joined {
+                participant: Box::new(Participant {
+                    id: participant,
+                    kind: self.pick([ParticipantKind::Human, ParticipantKind::Agent, ParticipantKind::Service]),
+                    name: self.text(),
+                    roles: self.roles(),
+                    capabilities: self.capabilities(),
+                    authentication: match self.maybe(Self::name) {
+                        Some(name) => Authentication::Token { name },
+                        None => Authentication::LocalUser,
+                    },
+                    approval_granted: self.below(2) == 0,
+                }),
+                by,
+            },
+            37 => ParticipantEvent::Posted(Box::new(PostedMessage {
+                kind: self.name(),
+                body: self.object(),
+                by,
+                participant: Some(participant),
+            })),
+            38 => ParticipantEvent::Audited { by },
+            34 => ParticipantEvent::Left { participant, reason: self.maybe(Self::text), by },
+            35 => {
+                let (roles, capabilities) = (self.roles(), self.capabilities());
+                ParticipantEvent::RolesChanged { participant, roles, capabilities, by }
+            }
+            _ => ParticipantEvent::ApprovalGranted { participant, granted: self.below(2) == 0, by },
+        }
+    }
+
+    fn audience(&mut self) -> Audience {
+        match self.below(8) {
+            0 => Audience::Participants((0..self.below(3)).map(|_| self.name().into()).collect()),
+            1 => Audience::Role(self.pick(Role::ALL)),
+            _ => Audience::All,
+        }
+    }
+
+    fn roles(&mut self) -> BTreeSet<Role> {
+        Role::ALL.into_iter().filter(|_| self.below(2) == 0).collect()
+    }
+
+    fn capabilities(&mut self) -> Rights {
+        let held: Vec<_> = Rights::CAPABILITIES.into_iter().filter(|_| self.below(2) == 0).collect();
+        Rights::of(&held)
     }
 
     fn change(&mut self, kind: u64) -> EventKind {
         match kind {
-            25 => EventKind::VersionBumped { change: self.name(), by: self.name() },
-            26 => EventKind::Loaded { by: self.name() },
+            25 => EventKind::Session(SessionEvent::VersionBumped { change: self.name(), by: self.name() }),
+            26 => EventKind::Session(SessionEvent::Loaded { by: self.name() }),
             27 => {
                 let adjustment = Adjustment {
                     provider: self.maybe(Self::name),
@@ -228,32 +337,32 @@ impl Events {
                     workspace: self.maybe(Self::workspace),
                     unloaded: self.maybe(|events| events.below(2) == 0),
                 };
-                EventKind::Adjusted { adjustment: Box::new(adjustment), by: self.name() }
+                EventKind::Session(SessionEvent::Adjusted { adjustment: Box::new(adjustment), by: self.name() })
             }
             28 => {
                 let branch = Branch { until: Seq::new(self.wide()), from: Seq::new(self.wide()) };
-                EventKind::Branched { branch, by: self.name() }
+                EventKind::Context(ContextEvent::Branched { branch, by: self.name() })
             }
-            29 => EventKind::CompactionStarted {
+            29 => EventKind::Context(ContextEvent::CompactionStarted {
                 reason: self.pick([CompactionReason::Manual, CompactionReason::Threshold, CompactionReason::Overflow]),
                 by: self.maybe(Self::name),
-            },
-            30 => EventKind::CompactionFailed {
+            }),
+            30 => EventKind::Context(ContextEvent::CompactionFailed {
                 failure: self.pick([CompactionFailure::Failed, CompactionFailure::Aborted]),
                 message: self.maybe(Self::text),
                 will_retry: self.below(2) == 0,
-            },
-            31 => EventKind::RetryStarted(Box::new(Retry {
+            }),
+            31 => EventKind::Run(RunEvent::RetryStarted(Box::new(Retry {
                 attempt: self.narrow(),
                 max_attempts: self.narrow(),
                 pause_millis: self.wide(),
                 message: self.text(),
-            })),
-            _ => EventKind::RetryEnded {
+            }))),
+            _ => EventKind::Run(RunEvent::RetryEnded {
                 succeeded: self.below(2) == 0,
                 attempt: self.narrow(),
                 message: self.maybe(Self::text),
-            },
+            }),
         }
     }
 
@@ -330,6 +439,7 @@ impl Events {
             exit_code: self.maybe(Self::exit_code),
             text: self.text(),
             error: self.maybe(Self::tool_error),
+            diff: self.maybe(|random| Diff { text: random.text(), truncated: random.below(2) == 1 }),
         }
     }
 
@@ -343,12 +453,12 @@ impl Events {
     }
 
     fn failed(&mut self) -> EventKind {
-        EventKind::Failed {
+        EventKind::Notice(NoticeEvent::Failed {
             code: self.name(),
             message: self.text(),
             retryable: self.below(2) == 0,
             detail: self.maybe(Self::text),
-        }
+        })
     }
 
     fn report(&mut self) -> RunReport {
@@ -451,40 +561,41 @@ fn quoted(text: &str) -> String {
 
 fn in_a_run(kind: &EventKind) -> bool {
     match kind {
-        EventKind::SessionOpened(_)
-        | EventKind::SessionRenamed { .. }
-        | EventKind::SessionEnded { .. }
-        | EventKind::VersionBumped { .. }
-        | EventKind::Loaded { .. }
-        | EventKind::Adjusted { .. }
-        | EventKind::Branched { .. }
-        | EventKind::MessageQueued(_)
-        | EventKind::MessageUnqueued { .. }
-        | EventKind::EventsLost { .. }
-        | EventKind::Unknown(_) => false,
-        EventKind::CallIntended(intention) => !matches!(intention.purpose, Purpose::UserCommand { .. }),
-        EventKind::CallSettled(settlement) => !matches!(settlement.purpose, Purpose::UserCommand { .. }),
-        EventKind::RunStarted(_)
-        | EventKind::Steered(_)
-        | EventKind::Status { .. }
-        | EventKind::ThinkingDelta { .. }
-        | EventKind::TextDelta { .. }
-        | EventKind::TextDone { .. }
-        | EventKind::TurnUsage(_)
-        | EventKind::CompactionStarted { .. }
-        | EventKind::Compacted(_)
-        | EventKind::CompactionFailed { .. }
-        | EventKind::RetryStarted(_)
-        | EventKind::RetryEnded { .. }
-        | EventKind::CallStarted { .. }
-        | EventKind::CallOutput { .. }
-        | EventKind::GateOpened(_)
-        | EventKind::GateVoted { .. }
-        | EventKind::GateSettled(_)
-        | EventKind::Warned { .. }
-        | EventKind::Failed { .. }
-        | EventKind::RunStopping { .. }
-        | EventKind::RunRecovered { .. }
-        | EventKind::RunEnded(_) => true,
+        EventKind::Session(SessionEvent::Opened(_))
+        | EventKind::Session(SessionEvent::Renamed { .. })
+        | EventKind::Session(SessionEvent::Ended { .. })
+        | EventKind::Session(SessionEvent::VersionBumped { .. })
+        | EventKind::Session(SessionEvent::Loaded { .. })
+        | EventKind::Session(SessionEvent::Adjusted { .. })
+        | EventKind::Context(ContextEvent::Branched { .. })
+        | EventKind::Participant(_)
+        | EventKind::Run(RunEvent::MessageQueued(_))
+        | EventKind::Run(RunEvent::MessageUnqueued { .. })
+        | EventKind::Notice(NoticeEvent::EventsLost { .. })
+        | EventKind::Notice(NoticeEvent::Unknown(_)) => false,
+        EventKind::Gate(GateEvent::Opened(question)) => question.call().is_some(),
+        EventKind::Tool(ToolEvent::Intended(intention)) => !matches!(intention.purpose, Purpose::UserCommand { .. }),
+        EventKind::Tool(ToolEvent::Settled(settlement)) => !matches!(settlement.purpose, Purpose::UserCommand { .. }),
+        EventKind::Run(RunEvent::Started(_))
+        | EventKind::Run(RunEvent::Steered(_))
+        | EventKind::Notice(NoticeEvent::Status { .. })
+        | EventKind::Run(RunEvent::ThinkingDelta { .. })
+        | EventKind::Run(RunEvent::TextDelta { .. })
+        | EventKind::Run(RunEvent::TextDone { .. })
+        | EventKind::Run(RunEvent::TurnUsage(_))
+        | EventKind::Context(ContextEvent::CompactionStarted { .. })
+        | EventKind::Context(ContextEvent::Compacted(_))
+        | EventKind::Context(ContextEvent::CompactionFailed { .. })
+        | EventKind::Run(RunEvent::RetryStarted(_))
+        | EventKind::Run(RunEvent::RetryEnded { .. })
+        | EventKind::Tool(ToolEvent::Started { .. })
+        | EventKind::Tool(ToolEvent::Output { .. })
+        | EventKind::Gate(GateEvent::Voted { .. })
+        | EventKind::Gate(GateEvent::Settled(_))
+        | EventKind::Notice(NoticeEvent::Warned { .. })
+        | EventKind::Notice(NoticeEvent::Failed { .. })
+        | EventKind::Run(RunEvent::Stopping { .. })
+        | EventKind::Run(RunEvent::Recovered { .. })
+        | EventKind::Run(RunEvent::Ended(_)) => true,
     }
 }

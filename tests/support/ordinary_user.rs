@@ -47,11 +47,11 @@ fn run_as_an_ordinary_user(test: &str) {
         }
         other => {
             let other = other.unwrap();
-            let said = String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
-            assert!(other.status.success(), "as an ordinary user:\n{said}");
-            assert!(said.contains("1 passed"), "as an ordinary user:\n{said}");
+            let text = String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
+            assert!(other.status.success(), "as an ordinary user:\n{text}");
+            assert!(text.contains("1 passed"), "as an ordinary user:\n{text}");
             // A line may begin with the name of the test.
-            for why in said.lines().filter_map(|line| Some(line.split_once("skipped: ")?.1)) {
+            for why in text.lines().filter_map(|line| Some(line.split_once("skipped: ")?.1)) {
                 if !why.starts_with(ONLY_ROOT) {
                     skip(&format!("as an ordinary user: {why}"));
                 }

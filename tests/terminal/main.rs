@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
+mod inline;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -369,9 +370,9 @@ fn a_key_is_typed_without_echo_and_a_run_uses_it() {
     terminal.wait_for("I have your key.");
     terminal.wait_for("done 0");
     for (method, path) in [("GET", "/v1/models"), ("POST", "/v1/chat/completions")] {
-        let asked = server.seen().into_iter().find(|seen| seen.method == method).unwrap();
+        let request = server.seen().into_iter().find(|seen| seen.method == method).unwrap();
         let bearer = format!("Bearer {KEY}");
-        assert_eq!((asked.path.as_str(), &asked.headers["authorization"]), (path, &bearer));
+        assert_eq!((request.path.as_str(), &request.headers["authorization"]), (path, &bearer));
     }
     terminal.wipe();
     terminal.type_line("push config show");
@@ -503,7 +504,17 @@ struct Terminal {
 }
 
 impl Terminal {
+    /// Opens a terminal in which push prints lines.
     fn open() -> Option<Self> {
+        Self::open_with(120, 50, "PUSH_PLAIN=1")
+    }
+
+    /// Opens a terminal of this size in which push uses the inline view.
+    fn open_inline(width: u16, height: u16) -> Option<Self> {
+        Self::open_with(width, height, "PUSH_PLAIN=")
+    }
+
+    fn open_with(width: u16, height: u16, mode: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             skip::skip("terminal tests: tmux is missing");
             return None;
@@ -514,9 +525,24 @@ impl Terminal {
         let programs = std::path::Path::new(env!("CARGO_BIN_EXE_push")).parent().unwrap().display().to_string();
         let path = format!("PATH={programs}:{}", std::env::var("PATH").unwrap_or_default());
         let home = format!("HOME={}", terminal.home.path().display());
-        let shell = ["env", "-i", &path, &home, "TERM=screen", "PS1=", "ENV=", "/bin/sh", "-i"].join(" ");
+        let shell =
+            ["env", "-i", &path, &home, mode, "LANG=C.UTF-8", "TERM=screen", "PS1=", "ENV=", "/bin/sh", "-i"].join(" ");
         let place = terminal.home.path().display().to_string();
-        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "50", "-c", &place, &shell]);
+        let (width, height) = (width.to_string(), height.to_string());
+        terminal.tmux(&[
+            "-u",
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &width,
+            "-y",
+            &height,
+            "-c",
+            &place,
+            &shell,
+        ]);
         Some(terminal)
     }
 
@@ -529,6 +555,24 @@ impl Terminal {
         };
         self.tmux(&["send-keys", "-l", &line]);
         self.press("Enter");
+    }
+
+    /// Types a text without Enter.
+    fn type_text(&self, text: &str) {
+        self.tmux(&["send-keys", "-l", text]);
+    }
+
+    /// Pastes a text, as a terminal does with bracketed paste.
+    fn paste(&self, text: &str) {
+        let file = self.home.path().join("pasted");
+        std::fs::write(&file, text).unwrap();
+        self.tmux(&["load-buffer", &file.display().to_string()]);
+        self.tmux(&["paste-buffer", "-p", "-r"]);
+    }
+
+    /// Returns everything that was written, from the start of the scrollback.
+    fn scrollback(&self) -> String {
+        self.screen(&["-S", "-"])
     }
 
     /// Clears the screen, so that old text does not match.

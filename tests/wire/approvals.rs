@@ -16,29 +16,29 @@ fn of_a_hundred_concurrent_decisions_exactly_one_counts() {
     let mut deciders: Vec<_> = (0..100).map(|_| daemon.connect()).collect();
     for round in 0..10 {
         client.prompt(&session, &format!("$? echo {round} >> rounds\n"));
-        let asked = client.event_of("approval_required");
+        let approval = client.event_of("approval_required");
         let barrier = Barrier::new(deciders.len());
         let answers: Vec<Value> = thread::scope(|scope| {
             let deciding: Vec<_> = deciders
                 .iter_mut()
                 .enumerate()
                 .map(|(index, decider)| {
-                    let (asked, barrier) = (&asked, &barrier);
+                    let (approval, barrier) = (&approval, &barrier);
                     let decision = if index % 2 == 0 { "approve" } else { "deny" };
                     scope.spawn(move || {
                         barrier.wait();
-                        decider.decide(asked, decision)
+                        decider.decide(approval, decision)
                     })
                 })
                 .collect();
             deciding.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        let heard: Vec<_> = answers.iter().map(|answer| answer["ok"] == true).collect();
-        assert_eq!(heard.iter().filter(|heard| **heard).count(), 1, "round {round}");
+        let accepted: Vec<_> = answers.iter().map(|answer| answer["ok"] == true).collect();
+        assert_eq!(accepted.iter().filter(|accepted| **accepted).count(), 1, "round {round}");
         for late in answers.iter().filter(|answer| answer["ok"] == false) {
             assert_eq!(late["error"]["code"], "APPROVAL_EXPIRED", "{late}");
         }
-        let approved = heard.iter().position(|heard| *heard).unwrap() % 2 == 0;
+        let approved = accepted.iter().position(|accepted| *accepted).unwrap() % 2 == 0;
         let events = client.events_until("run_complete");
         let received: Vec<_> = events.iter().filter(|event| event["type"] == "approval_received").collect();
         assert_eq!(received.len(), 1, "{received:?}");
@@ -58,8 +58,8 @@ fn the_decider_is_taken_from_the_connection_and_not_from_the_request() {
         let mut other = daemon.connect();
         other.get("hello", json!({"client": {"name": claimed, "version": "1"}, "capabilities": [], "by": claimed}));
         client.prompt(&session, "$? true\n");
-        let asked = client.event_of("approval_required");
-        let payload = json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"], "decision": "approve",
+        let approval = client.event_of("approval_required");
+        let payload = json!({"sessionId": session, "approvalId": approval["payload"]["approvalId"], "decision": "approve",
             "by": claimed, "source": claimed, "actor": {"id": claimed}, "participantId": claimed, "role": "owner"});
         other.get("submit_approval", payload);
         let received = client.event_of("approval_received");
@@ -73,9 +73,9 @@ fn a_denied_step_does_not_run_and_denies_its_run() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$? touch denied\n$ touch after\n");
-    let asked = client.event_of("approval_required");
-    assert_eq!(asked["payload"]["options"], json!(["approve", "deny"]));
-    let comment = json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"],
+    let approval = client.event_of("approval_required");
+    assert_eq!(approval["payload"]["options"], json!(["approve", "deny"]));
+    let comment = json!({"sessionId": session, "approvalId": approval["payload"]["approvalId"],
         "decision": "deny", "comment": "not on a Friday"});
     client.get("submit_approval", comment);
     let received = client.event_of("approval_received");
@@ -91,12 +91,12 @@ fn an_approval_that_nobody_decides_in_time_is_denied() {
     let daemon = Daemon::start_with(&[("PUSH_APPROVAL_SECONDS", "0.2")]);
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$? touch late\n");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     let received = client.event_of("approval_received");
     assert_eq!(received["payload"]["by"], "timeout");
     assert_eq!(received["payload"]["decision"], "deny");
-    assert!(received["ts"].as_u64() >= asked["payload"]["expiresAt"].as_u64(), "too early");
-    assert_eq!(client.decide(&asked, "approve")["error"]["code"], "APPROVAL_EXPIRED");
+    assert!(received["ts"].as_u64() >= approval["payload"]["expiresAt"].as_u64(), "too early");
+    assert_eq!(client.decide(&approval, "approve")["error"]["code"], "APPROVAL_EXPIRED");
     expect_outcome(&mut client, "denied", 3);
     assert!(!daemon.cwd().join("late").exists());
 }
@@ -121,13 +121,13 @@ fn a_cancelled_run_settles_its_approvals() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let run = client.prompt(&session, "$? touch cancelled\n");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     client.get("cancel_run", json!({"sessionId": session, "runId": run, "reason": "second thoughts"}));
     let received = client.event_of("approval_received");
     assert_eq!((&received["payload"]["by"], &received["payload"]["decision"]), (&json!("cancel"), &json!("deny")));
     let complete = expect_outcome(&mut client, "cancelled", 2);
     assert_eq!(complete["reason"], "second thoughts");
-    assert_eq!(client.decide(&asked, "approve")["error"]["code"], "APPROVAL_EXPIRED");
+    assert_eq!(client.decide(&approval, "approve")["error"]["code"], "APPROVAL_EXPIRED");
     assert!(!daemon.cwd().join("cancelled").exists());
 }
 
@@ -136,8 +136,8 @@ fn a_decision_for_another_run_or_of_another_kind_is_refused() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let run = client.prompt(&session, "$? true\n");
-    let asked = client.event_of("approval_required");
-    let approval = &asked["payload"]["approvalId"];
+    let approval_event = client.event_of("approval_required");
+    let approval = &approval_event["payload"]["approvalId"];
     let decide = |extra: Value| {
         let mut payload = json!({"sessionId": session, "approvalId": approval, "decision": "approve"});
         payload.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -188,7 +188,7 @@ fn a_run_that_waited_when_the_daemon_died_still_waits() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let run = client.prompt(&session, "$ echo x >> before\n$? echo x >> approved\n");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     for round in 0..3 {
         if round == 1 {
             daemon.stop()
@@ -197,18 +197,18 @@ fn a_run_that_waited_when_the_daemon_died_still_waits() {
         }
         daemon.restart();
         let mut client = daemon.connect();
-        client.attach(&session, asked["seq"].as_u64().unwrap());
+        client.attach(&session, approval["seq"].as_u64().unwrap());
         for _ in 0..=round {
             let recovered = client.event_of("run_recovered");
             assert_eq!((&recovered["payload"]["found"], &recovered["runId"]), (&json!("waiting"), &json!(run)));
         }
         let listed = client.get("list_approvals", json!({}))["approvals"].clone();
-        assert_eq!(listed[0]["approvalId"], asked["payload"]["approvalId"]);
+        assert_eq!(listed[0]["approvalId"], approval["payload"]["approvalId"]);
         assert_eq!(listed.as_array().unwrap().len(), 1);
     }
     let mut client = daemon.connect();
     client.attach(&session, 0);
-    assert_eq!(client.decide(&asked, "approve")["ok"], true);
+    assert_eq!(client.decide(&approval, "approve")["ok"], true);
     expect_outcome(&mut client, "success", 0);
     assert_eq!(read_file(&daemon, "before"), "x\n", "a step that was done ran again");
     assert_eq!(read_file(&daemon, "approved"), "x\n");
@@ -216,24 +216,24 @@ fn a_run_that_waited_when_the_daemon_died_still_waits() {
 
 #[test]
 fn a_step_interrupted_by_a_crash_runs_again_only_with_approval() {
-    let (daemon, mut client, asked) = crash_during_step();
-    decide_with_choice(&daemon, &mut client, &asked, "approve", Some("run_again"));
+    let (daemon, mut client, approval) = crash_during_step();
+    decide_with_choice(&daemon, &mut client, &approval, "approve", Some("run_again"));
     expect_outcome(&mut client, "success", 0);
     assert_eq!((read_file(&daemon, "count").as_str(), read_file(&daemon, "next").as_str()), ("x\nx\n", "x\n"));
 }
 
 #[test]
 fn plain_approval_of_an_interrupted_step_runs_it_again() {
-    let (daemon, mut client, asked) = crash_during_step();
-    decide_with_choice(&daemon, &mut client, &asked, "approve", None);
+    let (daemon, mut client, approval) = crash_during_step();
+    decide_with_choice(&daemon, &mut client, &approval, "approve", None);
     expect_outcome(&mut client, "success", 0);
     assert_eq!(read_file(&daemon, "count"), "x\nx\n");
 }
 
 #[test]
 fn a_step_interrupted_by_a_crash_can_be_skipped() {
-    let (daemon, mut client, asked) = crash_during_step();
-    decide_with_choice(&daemon, &mut client, &asked, "approve", Some("skip"));
+    let (daemon, mut client, approval) = crash_during_step();
+    decide_with_choice(&daemon, &mut client, &approval, "approve", Some("skip"));
     assert_eq!(client.event_of("tool_result")["payload"]["status"], "skipped");
     expect_outcome(&mut client, "success", 0);
     assert_eq!((read_file(&daemon, "count").as_str(), read_file(&daemon, "next").as_str()), ("x\n", "x\n"));
@@ -242,8 +242,8 @@ fn a_step_interrupted_by_a_crash_can_be_skipped() {
 #[test]
 fn a_step_interrupted_by_a_crash_can_end_its_run() {
     for choice in [Some("stop"), None] {
-        let (daemon, mut client, asked) = crash_during_step();
-        decide_with_choice(&daemon, &mut client, &asked, "deny", choice);
+        let (daemon, mut client, approval) = crash_during_step();
+        decide_with_choice(&daemon, &mut client, &approval, "deny", choice);
         expect_outcome(&mut client, "denied", 3);
         assert_eq!(read_file(&daemon, "count"), "x\n");
         assert!(!daemon.cwd().join("next").exists());
@@ -252,16 +252,16 @@ fn a_step_interrupted_by_a_crash_can_end_its_run() {
 
 #[test]
 fn the_approval_of_an_interrupted_step_survives_further_crashes() {
-    let (mut daemon, _, asked) = crash_during_step();
+    let (mut daemon, _, approval) = crash_during_step();
     daemon.kill();
     daemon.restart();
     let mut client = daemon.connect();
-    client.attach(asked["sessionId"].as_str().unwrap(), asked["seq"].as_u64().unwrap());
+    client.attach(approval["sessionId"].as_str().unwrap(), approval["seq"].as_u64().unwrap());
     assert_eq!(client.event_of("run_recovered")["payload"]["found"], "waiting");
     let listed = client.get("list_approvals", json!({}))["approvals"].clone();
-    assert_eq!(listed[0]["approvalId"], asked["payload"]["approvalId"]);
+    assert_eq!(listed[0]["approvalId"], approval["payload"]["approvalId"]);
     assert_eq!(listed.as_array().unwrap().len(), 1, "asked twice");
-    decide_with_choice(&daemon, &mut client, &asked, "approve", Some("skip"));
+    decide_with_choice(&daemon, &mut client, &approval, "approve", Some("skip"));
     expect_outcome(&mut client, "success", 0);
     assert_eq!(read_file(&daemon, "count"), "x\n");
 }
@@ -280,25 +280,25 @@ fn crash_during_step() -> (Daemon, Client, Value) {
     let events = client.events_until("approval_required");
     let recovered = &events[events.len() - 2];
     assert_eq!(recovered["payload"], json!({"found": "unknown"}), "{:?}", types(&events));
-    let asked = events.last().unwrap().clone();
-    assert_eq!(asked["payload"]["details"]["choices"], json!(["run_again", "skip", "stop"]));
+    let request = events.last().unwrap().clone();
+    assert_eq!(request["payload"]["details"]["choices"], json!(["run_again", "skip", "stop"]));
     assert_eq!(read_file(&daemon, "count"), "x\n", "it ran again before anybody was asked");
-    (daemon, client, asked)
+    (daemon, client, request)
 }
 
-fn decide_with_choice(daemon: &Daemon, client: &mut Client, asked: &Value, decision: &str, choice: Option<&str>) {
+fn decide_with_choice(daemon: &Daemon, client: &mut Client, request: &Value, decision: &str, choice: Option<&str>) {
     for wrong in [("approve", "stop"), ("deny", "skip"), ("approve", "dance")] {
-        let payload = decision_payload(asked, wrong.0, Some(wrong.1));
+        let payload = decision_payload(request, wrong.0, Some(wrong.1));
         assert_eq!(client.refused("submit_approval", payload), "INVALID_REQUEST", "{wrong:?}");
     }
     fs::write(daemon.cwd().join("go"), "").unwrap();
-    client.get("submit_approval", decision_payload(asked, decision, choice));
+    client.get("submit_approval", decision_payload(request, decision, choice));
 }
 
-fn decision_payload(asked: &Value, decision: &str, choice: Option<&str>) -> Value {
+fn decision_payload(request: &Value, decision: &str, choice: Option<&str>) -> Value {
     let environment = json!({"PATH": std::env::var("PATH").unwrap()});
-    json!({"sessionId": asked["sessionId"], "runId": asked["runId"], "choice": choice, "decision": decision,
-        "approvalId": asked["payload"]["approvalId"], "environment": environment})
+    json!({"sessionId": request["sessionId"], "runId": request["runId"], "choice": choice, "decision": decision,
+        "approvalId": request["payload"]["approvalId"], "environment": environment})
 }
 
 /// Waits for the end of the run and returns its event.
@@ -325,9 +325,9 @@ fn rules_apply_to_the_steps_of_a_playbook() {
     assert_eq!((&over["outcome"], &over["headless"]["exitCodeHint"]), (&json!("failed"), &json!(1)));
     assert_eq!(client.run(&session, "$? rm kept\n")["outcome"], "failed", "nobody is asked about what is denied");
     client.prompt(&session, "$ echo x > .env\n");
-    let asked = client.event_of("approval_required");
-    assert_eq!(asked["payload"]["summary"], "echo x > .env");
-    client.decide(&asked, "deny");
+    let approval = client.event_of("approval_required");
+    assert_eq!(approval["payload"]["summary"], "echo x > .env");
+    client.decide(&approval, "deny");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "denied");
     let mine = json!({"sessionId": session, "text": "$ touch kept\n", "rules": ["deny: exec(touch*)"]});
     client.get("send_user_message", mine);

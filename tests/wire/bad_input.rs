@@ -12,7 +12,7 @@ const TYPE: &str = "UNSUPPORTED_REQUEST_TYPE";
 #[test]
 fn an_unreadable_line_is_answered_with_a_fresh_id() {
     let daemon = Daemon::start();
-    let (mut beside, session) = daemon.session();
+    let (mut other_client, session) = daemon.session();
     let mut client = daemon.connect();
     let head = r#""v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping""#;
     let deep = |open: &str, close: &str| {
@@ -62,13 +62,13 @@ fn an_unreadable_line_is_answered_with_a_fresh_id() {
         assert!(id.starts_with("req_") && id.len() > 20, "not a fresh id: {answer}");
         client.ping();
     }
-    assert_eq!(beside.run(&session, "$ true\n")["outcome"], "success");
+    assert_eq!(other_client.run(&session, "$ true\n")["outcome"], "success");
 }
 
 #[test]
 fn a_readable_envelope_is_answered_with_its_own_id_and_type() {
     let daemon = Daemon::start();
-    let (mut beside, session) = daemon.session();
+    let (mut other_client, session) = daemon.session();
     let mut client = daemon.connect();
     let v = "push.runtime.v1";
     let of = |kind: &str, payload: Value| json!({"v": v, "kind": "request", "requestId": "r", "type": kind, "payload": payload});
@@ -174,7 +174,7 @@ fn a_readable_envelope_is_answered_with_its_own_id_and_type() {
         assert_eq!(answer["error"]["code"], code, "{line} {answer}");
         client.ping();
     }
-    assert_eq!(beside.run(&session, "$ true\n")["outcome"], "success");
+    assert_eq!(other_client.run(&session, "$ true\n")["outcome"], "success");
 }
 
 #[test]
@@ -205,23 +205,23 @@ fn an_unusable_request_id_is_replaced_by_a_fresh_one() {
 #[test]
 fn a_line_of_a_hundred_megabytes_affects_that_line_alone() {
     let daemon = Daemon::start();
-    let (mut beside, session) = daemon.session();
+    let (mut other_client, session) = daemon.session();
     let mut client = daemon.connect();
     client.ping();
-    let before = memory(&mut beside);
+    let before = memory(&mut other_client);
     client.send_raw(br#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping","payload":{"a":""#);
     let piece = vec![b'x'; 1024 * 1024];
     for sent in 0..100 {
         client.send_raw(&piece);
         if sent == 50 {
-            assert_eq!(beside.run(&session, "$ true\n")["outcome"], "success");
+            assert_eq!(other_client.run(&session, "$ true\n")["outcome"], "success");
         }
     }
     client.send_raw(b"\"}}\n");
     let answer = client.next();
     assert_eq!((&answer["error"]["code"], &answer["type"]), (&json!(INVALID), &json!("unknown")), "{answer}");
     client.ping();
-    let grown = memory(&mut beside).saturating_sub(before);
+    let grown = memory(&mut other_client).saturating_sub(before);
     assert!(grown < 32 * 1024 * 1024, "the line was gathered: {grown} bytes more");
 }
 
@@ -266,7 +266,7 @@ fn blank_lines_and_other_line_endings_are_accepted() {
 #[test]
 fn an_unterminated_line_is_not_a_request() {
     let daemon = Daemon::start();
-    let (mut beside, session) = daemon.session();
+    let (mut other_client, session) = daemon.session();
     let text = json!({"sessionId": session, "text": "$ echo x >> half\n"});
     let line = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r",
         "type": "send_user_message", "payload": text})
@@ -277,7 +277,7 @@ fn an_unterminated_line_is_not_a_request() {
         client.close_write();
         assert!(client.try_next().is_none(), "half a line was answered");
     }
-    assert_eq!(beside.run(&session, "$ true\n")["outcome"], "success");
+    assert_eq!(other_client.run(&session, "$ true\n")["outcome"], "success");
     assert!(!daemon.cwd().join("half").exists(), "half a line was obeyed");
     // A client that has closed its sending side still gets the reply.
     let mut client = daemon.connect();

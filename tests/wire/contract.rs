@@ -62,9 +62,9 @@ fn an_approved_step_goes_on() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let run = client.prompt(&session, "$? echo done > approved\n");
-    let asked = client.event_of("approval_required");
+    let approval_event = client.event_of("approval_required");
     assert!(!daemon.cwd().join("approved").exists(), "it ran before it was approved");
-    let approval = asked["payload"]["approvalId"].clone();
+    let approval = approval_event["payload"]["approvalId"].clone();
     let payload = json!({"sessionId": session, "runId": run, "approvalId": approval, "decision": "approve"});
     client.get("submit_approval", payload);
     let events = client.events_until("run_complete");

@@ -63,6 +63,7 @@ fn an_unknown_session_is_not_found() {
         "send_user_message",
         "queue_message",
         "list_queue",
+        "list_participants",
         "remove_queued",
         "steer",
         "submit_approval",
@@ -70,6 +71,7 @@ fn an_unknown_session_is_not_found() {
         "get_session_snapshot",
         "get_session_messages",
         "rename_session",
+        "fork_session",
         "end_session",
         "list_approvals",
     ] {
@@ -107,14 +109,14 @@ fn a_watcher_may_only_watch() {
         assert_eq!(watcher.refused(kind, message.clone()), "ATTACH_FORBIDDEN", "{kind}");
     }
     let run = client.prompt(&session, "$? true\n");
-    let asked = watcher.event_of("approval_required");
-    assert_eq!(watcher.decide(&asked, "approve")["error"]["code"], "ATTACH_FORBIDDEN");
+    let approval = watcher.event_of("approval_required");
+    assert_eq!(watcher.decide(&approval, "approve")["error"]["code"], "ATTACH_FORBIDDEN");
     let of_run = json!({"sessionId": session, "runId": run, "text": "$ true\n", "name": "mine",
         "messageId": "msg_1"});
     for kind in ["cancel_run", "steer", "rename_session", "end_session", "remove_queued"] {
         assert_eq!(watcher.refused(kind, of_run.clone()), "ATTACH_FORBIDDEN", "{kind}");
     }
-    assert_eq!(client.decide(&asked, "approve")["ok"], true);
+    assert_eq!(client.decide(&approval, "approve")["ok"], true);
     assert_eq!(watcher.event_of("run_complete")["payload"]["outcome"], "success");
     // A client that attaches again without that restriction may do everything.
     watcher.get("attach_session", json!({"sessionId": session, "lastSeenSeq": 0}));
@@ -126,12 +128,12 @@ fn a_second_run_is_refused_while_one_is_active() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$? true\n");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     let answer = client.ask("send_user_message", json!({"sessionId": session, "text": "$ true\n"}));
     assert_eq!(answer["error"]["code"], "RUN_IN_PROGRESS");
     assert_eq!(answer["error"]["retryable"], true);
     assert_eq!(client.refused("end_session", json!({"sessionId": session})), "RUN_IN_PROGRESS");
-    client.decide(&asked, "approve");
+    client.decide(&approval, "approve");
     client.event_of("run_complete");
     assert_eq!(client.run(&session, "$ true\n")["outcome"], "success");
 }
@@ -159,14 +161,14 @@ fn an_unknown_approval_is_not_found_and_a_decided_one_has_expired() {
     let nothing = json!({"sessionId": session, "payload": {"approvalId": "appr_none"}});
     assert_eq!(client.decide(&nothing, "deny")["error"]["code"], "APPROVAL_NOT_FOUND");
     let run = client.prompt(&session, "$? true\n");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     assert_eq!(client.decide(&nothing, "approve")["error"]["code"], "APPROVAL_NOT_FOUND");
     let (mut second, other_session) = daemon.session();
-    let elsewhere = json!({"sessionId": other_session, "payload": asked["payload"]});
+    let elsewhere = json!({"sessionId": other_session, "payload": approval["payload"]});
     assert_eq!(second.decide(&elsewhere, "approve")["error"]["code"], "APPROVAL_NOT_FOUND");
-    assert_eq!(client.decide(&asked, "approve")["ok"], true);
+    assert_eq!(client.decide(&approval, "approve")["ok"], true);
     for decision in ["approve", "deny"] {
-        let late = client.decide(&asked, decision);
+        let late = client.decide(&approval, decision);
         assert_eq!(late["error"]["code"], "APPROVAL_EXPIRED", "{late}");
         assert_eq!(late["error"]["retryable"], false);
     }
@@ -224,7 +226,7 @@ fn a_locked_journal_is_a_temporary_internal_error() {
     let mut watcher = daemon.connect();
     watcher.attach(&session, 0);
     client.prompt(&session, "$ echo before\n");
-    let mut heard = client.events_until("run_complete");
+    let mut events = client.events_until("run_complete");
     let lock = lock_journal(&daemon);
     let message = json!({"sessionId": session, "clientMessageId": "m1", "text": "$ echo x >> made\n"});
     let answer = client.ask("send_user_message", message.clone());
@@ -235,12 +237,12 @@ fn a_locked_journal_is_a_temporary_internal_error() {
     lock.execute_batch("ROLLBACK").unwrap();
     assert!(!daemon.cwd().join("made").exists(), "what was not kept was done");
     client.get("send_user_message", message);
-    heard.extend(client.events_until("run_complete"));
+    events.extend(client.events_until("run_complete"));
     assert_eq!(std::fs::read_to_string(daemon.cwd().join("made")).unwrap(), "x\n");
-    assert_eq!(all_events(&daemon, &session, "run_complete", 2), heard);
+    assert_eq!(all_events(&daemon, &session, "run_complete", 2), events);
     let mut watched = watcher.events_until("run_complete");
     watched.extend(watcher.events_until("run_complete"));
-    assert_eq!(watched, heard, "somebody who only listened lost something");
+    assert_eq!(watched, events, "somebody who only listened lost something");
 }
 
 #[test]
@@ -248,7 +250,7 @@ fn a_run_whose_journal_failed_is_restored_for_attached_clients() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ echo x >> count; echo begun; until [ -e go ]; do sleep 0.01; done\n");
-    let mut heard = client.events_until("tool_output");
+    let mut events = client.events_until("tool_output");
     // The reply comes after everything that is on its way to the journal.
     client.get("get_session_snapshot", json!({"sessionId": session}));
     let lock = lock_journal(&daemon);
@@ -256,18 +258,18 @@ fn a_run_whose_journal_failed_is_restored_for_attached_clients() {
     // The end of the step cannot be stored, so the session fails and is restored.
     wait_until("the daemon gives up on the journal", || daemon.log().contains("the journal refused a batch"));
     lock.execute_batch("ROLLBACK").unwrap();
-    heard.extend(client.events_until("approval_required"));
-    let back: Vec<_> = types(&heard).into_iter().filter(|kind| kind == "run_recovered").collect();
-    assert_eq!(back.len(), 1, "{heard:?}");
-    let asked = heard.last().unwrap().clone();
-    assert_eq!(asked["payload"]["details"]["choices"], json!(["run_again", "skip", "stop"]));
+    events.extend(client.events_until("approval_required"));
+    let back: Vec<_> = types(&events).into_iter().filter(|kind| kind == "run_recovered").collect();
+    assert_eq!(back.len(), 1, "{events:?}");
+    let request = events.last().unwrap().clone();
+    assert_eq!(request["payload"]["details"]["choices"], json!(["run_again", "skip", "stop"]));
     assert_eq!(std::fs::read_to_string(daemon.cwd().join("count")).unwrap(), "x\n", "it was run again");
-    let skip = json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"],
+    let skip = json!({"sessionId": session, "approvalId": request["payload"]["approvalId"],
         "decision": "approve", "choice": "skip"});
     client.get("submit_approval", skip);
-    heard.extend(client.events_until("run_complete"));
-    assert_eq!(heard.last().unwrap()["payload"]["outcome"], "success");
-    assert_eq!(all_events(&daemon, &session, "run_complete", 1), heard);
+    events.extend(client.events_until("run_complete"));
+    assert_eq!(events.last().unwrap()["payload"]["outcome"], "success");
+    assert_eq!(all_events(&daemon, &session, "run_complete", 1), events);
 }
 
 /// Keeps the journal locked for longer than the daemon waits.

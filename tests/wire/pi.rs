@@ -5,12 +5,12 @@
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod external_writer;
 mod fixture;
-mod foreign;
 mod line;
 mod pattern;
-mod play;
 mod rules;
+mod runner;
 mod schema;
 mod script;
 
@@ -21,13 +21,13 @@ macro_rules! transcripts {
             $(#[$meta])*
             #[test]
             fn over_web() {
-                crate::pi::play::run(crate::pi::line::Transport::Web, $text);
+                crate::pi::runner::run(crate::pi::line::Transport::Web, $text);
             }
 
             $(#[$meta])*
             #[test]
             fn over_stdio() {
-                crate::pi::play::run(crate::pi::line::Transport::Stdio, $text);
+                crate::pi::runner::run(crate::pi::line::Transport::Stdio, $text);
             }
         })+
     };
@@ -36,6 +36,7 @@ macro_rules! transcripts {
 mod agent_cli;
 mod broken_files;
 mod circuits;
+mod compaction_and_retry;
 mod continued;
 mod coverage;
 mod deleting;
@@ -44,12 +45,14 @@ mod discovery;
 mod envelope;
 mod expanding;
 mod files;
+mod forks;
 mod forms;
+mod interaction;
 mod lifecycle;
 mod limits;
 mod managing;
-mod moving;
 mod order;
+mod other_commands;
 mod questions;
 mod replay;
 mod restarts;
@@ -57,8 +60,6 @@ mod run_events;
 mod server;
 mod shared;
 mod shell;
-mod summing;
-mod talking;
 mod timeouts;
 mod transports;
 mod unloading;

@@ -36,8 +36,8 @@ fn a_secret_is_used_and_never_shown_or_stored() {
     let criteria = json!([{"id": TOKEN, "check": format!("test \"$(cat value)\" = {VALUE}"), "description": VALUE}]);
     let message = json!({"sessionId": session, "text": text, "acceptanceCriteria": criteria});
     client.get("send_user_message", message);
-    let asked = client.event_of("approval_required");
-    let comment = json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"],
+    let approval = client.event_of("approval_required");
+    let comment = json!({"sessionId": session, "approvalId": approval["payload"]["approvalId"],
         "decision": "approve", "comment": format!("{VALUE} {TOKEN}")});
     client.get("submit_approval", comment);
     client.get("rename_session", json!({"sessionId": session, "name": format!("{VALUE} {TOKEN}")}));
@@ -122,14 +122,14 @@ fn after_a_crash_a_lost_secret_is_not_replaced_by_another_value() {
         daemon.restart();
         let mut client = daemon.connect();
         client.attach(&session, 0);
-        let asked = client.event_of("approval_required");
+        let approval = client.event_of("approval_required");
         fs::write(place.path().join("go"), "").unwrap();
-        assert_eq!(client.decide(&asked, "approve")["ok"], true);
+        assert_eq!(client.decide(&approval, "approve")["ok"], true);
         let events = client.events_until("run_complete");
-        let told = events
+        let reported = events
             .iter()
             .any(|event| event["payload"]["code"] == code || event["payload"]["structuredError"]["code"] == code);
-        assert!(told, "{events:?}");
+        assert!(reported, "{events:?}");
         let complete = &events.last().unwrap()["payload"];
         assert_eq!((&complete["outcome"], &complete["headless"]["exitCodeHint"]), (&json!("failed"), &json!(1)));
         assert!(!place.path().join("out").exists(), "something else was run");
@@ -253,8 +253,8 @@ fn start(client: &mut Client, cwd: &Path, variables: &[(&str, &str)]) -> String 
 }
 
 /// Checks that no event contains a secret.
-fn assert_no_secret_in(told: &[Value]) {
-    for value in told {
+fn assert_no_secret_in(reported: &[Value]) {
+    for value in reported {
         let text = value.to_string();
         assert!(!text.contains(VALUE) && !text.contains(TOKEN), "a secret was told: {text}");
     }

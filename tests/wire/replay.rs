@@ -16,11 +16,11 @@ fn a_client_that_attaches_anywhere_in_a_stream_gets_every_event_exactly_once() {
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ until [ -e enough ]; do echo line; sleep 0.002; done; echo last\n");
     let mut attached = Vec::new();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for seen in 0..80 {
         // No further than the stream has come, and no slower.
-        while heard.last().map_or(0, seq) < seen {
-            heard.push(client.event());
+        while received.last().map_or(0, seq) < seen {
+            received.push(client.event());
         }
         let mut other = daemon.connect();
         let answer = other.attach(&session, seen);
@@ -30,10 +30,10 @@ fn a_client_that_attaches_anywhere_in_a_stream_gets_every_event_exactly_once() {
         attached.push((seen, answer["replay"]["toSeq"].as_u64().unwrap(), other));
     }
     fs::write(daemon.cwd().join("enough"), "").unwrap();
-    heard.extend(client.events_until("run_complete"));
+    received.extend(client.events_until("run_complete"));
     for (seen, to, mut other) in attached {
         let got = other.events_until("run_complete");
-        let missed: Vec<_> = heard.iter().filter(|event| seq(event) > seen).cloned().collect();
+        let missed: Vec<_> = received.iter().filter(|event| seq(event) > seen).cloned().collect();
         assert_eq!(got, missed, "behind {seen}");
         assert!(got.iter().any(|event| seq(event) == to) || seen == to, "{to} was promised");
     }
@@ -74,10 +74,10 @@ fn a_second_attach_on_one_connection_replays_again() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "Some words.\n\n$ echo more\n");
-    let heard = client.events_until("run_complete");
-    for seen in [0, 3, 0, seq(heard.last().unwrap()), 1] {
+    let received = client.events_until("run_complete");
+    for seen in [0, 3, 0, seq(received.last().unwrap()), 1] {
         client.attach(&session, seen);
-        assert_events(&mut client, heard.iter().filter(|event| seq(event) > seen));
+        assert_events(&mut client, received.iter().filter(|event| seq(event) > seen));
     }
     client.get("detach_session", json!({"sessionId": session}));
     daemon.connect().run(&session, "$ true\n");
@@ -90,7 +90,7 @@ fn a_restart_changes_no_published_event_and_reuses_no_seq() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "Some words.\n\n$ echo one\n");
-    let mut heard = client.events_until("run_complete");
+    let mut events = client.events_until("run_complete");
     for round in 0..6 {
         if round % 2 == 0 {
             daemon.stop()
@@ -99,21 +99,21 @@ fn a_restart_changes_no_published_event_and_reuses_no_seq() {
         }
         daemon.restart();
         let mut client = daemon.connect();
-        for seen in 0..=seq(heard.last().unwrap()) {
+        for seen in 0..=seq(events.last().unwrap()) {
             client.attach(&session, seen);
-            assert_events(&mut client, heard.iter().filter(|event| seq(event) > seen));
+            assert_events(&mut client, events.iter().filter(|event| seq(event) > seen));
             // After a crash a block of positions is skipped, and every position in it equals the one before.
             if seen > 40 {
                 break;
             }
         }
-        client.attach(&session, seq(heard.last().unwrap()));
+        client.attach(&session, seq(events.last().unwrap()));
         client.prompt(&session, "$ echo again\n");
         let more = client.events_until("run_complete");
-        assert!(seq(&more[0]) > seq(heard.last().unwrap()), "a number was used twice");
-        heard.extend(more);
+        assert!(seq(&more[0]) > seq(events.last().unwrap()), "a number was used twice");
+        events.extend(more);
     }
-    assert_eq!(all_events(&daemon, &session, 7), heard);
+    assert_eq!(all_events(&daemon, &session, 7), events);
 }
 
 #[test]
@@ -137,19 +137,19 @@ fn no_seq_is_used_for_two_events_however_often_the_daemon_is_killed() {
         let mut client = daemon.connect();
         client.attach(&session, shown.keys().next_back().copied().unwrap_or(0));
         client.ping();
-        let asked = loop {
+        let approval = loop {
             let event = client.event();
             record_event(&mut shown, event.clone());
             if event["type"] == "approval_required" {
                 break event;
             }
         };
-        client.decide(&asked, "deny");
+        client.decide(&approval, "deny");
         client.events_until("run_complete").into_iter().for_each(|event| record_event(&mut shown, event));
     }
     for event in all_events(&daemon, &session, 6) {
-        if let Some(told) = shown.remove(&seq(&event)) {
-            assert_eq!(told, event);
+        if let Some(previous) = shown.remove(&seq(&event)) {
+            assert_eq!(previous, event);
         }
     }
     assert!(shown.is_empty(), "shown and not kept: {shown:?}");
@@ -186,17 +186,17 @@ fn a_client_that_falls_behind_is_served_from_the_journal() {
     let mut stuck = daemon.connect();
     stuck.attach(&session, 0);
     client.prompt(&session, "$ seq 1 500000\n");
-    let heard = client.events_until("run_complete");
-    let size: usize = heard.iter().map(|event| event.to_string().len()).sum();
+    let events = client.events_until("run_complete");
+    let size: usize = events.iter().map(|event| event.to_string().len()).sum();
     assert!(size > 3_000_000, "the ring may hold it all: {size} bytes");
-    assert_eq!(stuck.events_until("run_complete"), heard, "who did not read meanwhile");
-    assert_eq!(all_events(&daemon, &session, 1), heard, "who came later");
-    let middle = heard.len() / 2;
+    assert_eq!(stuck.events_until("run_complete"), events, "who did not read meanwhile");
+    assert_eq!(all_events(&daemon, &session, 1), events, "who came later");
+    let middle = events.len() / 2;
     let mut other = daemon.connect();
-    other.attach(&session, seq(&heard[middle]));
-    assert_eq!(other.events_until("run_complete"), heard[middle + 1..], "who knew half of it");
+    other.attach(&session, seq(&events[middle]));
+    assert_eq!(other.events_until("run_complete"), events[middle + 1..], "who knew half of it");
     let text = |event: &Value| event["payload"]["text"].as_str().unwrap().to_owned();
-    let output: String = heard.iter().filter(|event| event["type"] == "tool_output").map(text).collect();
+    let output: String = events.iter().filter(|event| event["type"] == "tool_output").map(text).collect();
     assert!((1..=500_000).map(|number: u32| number.to_string()).eq(output.lines().map(str::to_owned)));
 }
 
@@ -205,7 +205,7 @@ fn an_unloaded_session_is_restored_unchanged() {
     let daemon = Daemon::start_with(&[("PUSH_PARK_SECONDS", "0.05")]);
     let (mut client, session) = daemon.session();
     client.prompt(&session, "Some words.\n\n$ echo one\n");
-    let mut heard = client.events_until("run_complete");
+    let mut events = client.events_until("run_complete");
     drop(client);
     for round in 1..5 {
         let mut metrics = daemon.connect();
@@ -214,9 +214,9 @@ fn an_unloaded_session_is_restored_unchanged() {
         assert_eq!(client.attach(&session, 0)["state"], "completed");
         client.prompt(&session, "$ echo again\n");
         let got: Vec<_> = (0..=round).flat_map(|_| client.events_until("run_complete")).collect();
-        assert_eq!(got[..heard.len()], heard, "round {round}");
-        assert_eq!(seq(&got[heard.len()]), seq(heard.last().unwrap()) + 1, "no number is wasted");
-        heard = got;
+        assert_eq!(got[..events.len()], events, "round {round}");
+        assert_eq!(seq(&got[events.len()]), seq(events.last().unwrap()) + 1, "no number is wasted");
+        events = got;
     }
 }
 

@@ -34,14 +34,103 @@ fn a_steering_message_comes_next() {
 }
 
 #[test]
+fn a_written_file_is_shown_as_a_redacted_diff() {
+    let mut daemon = Daemon::start();
+    fs::write(daemon.cwd().join("f"), "one\ntwo\n").unwrap();
+    let (mut client, session) = daemon.session();
+    let token = format!("ghp_{}", "a1B2".repeat(9));
+    client.prompt(&session, &format!("```write f\none\nkey {token}\n```\n```write b\n\u{0}\n```\n$ true\n"));
+    let events = client.events_until("run_complete");
+    let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_result").collect();
+    let diff = "--- f\n+++ f\n@@ -1,2 +1,2 @@\n one\n-two\n+key [redacted]\n";
+    assert_eq!(results[0]["payload"]["diff"], diff, "{results:?}");
+    assert_eq!(results[0]["payload"].get("diffTruncated"), None);
+    assert_eq!(results[1]["payload"]["diff"], "binary file b changed\n");
+    assert_eq!(results[2]["payload"].get("diff"), None);
+    daemon.stop();
+    daemon.restart();
+    let mut client = daemon.connect();
+    client.attach(&session, 0);
+    let again = client.events_until("run_complete");
+    let again: Vec<_> = again.iter().filter(|event| event["type"] == "tool_result").collect();
+    assert_eq!(again, results);
+}
+
+#[test]
+fn a_command_of_the_user_runs_beside_a_run_and_can_be_stopped() {
+    let daemon = Daemon::start();
+    let (mut client, session) = daemon.session();
+    let run = client.prompt(&session, "$ echo begun; until [ -e go ]; do sleep 0.01; done\n");
+    client.event_of("tool_output");
+    let command = |text: &str| {
+        json!({"sessionId": session, "command": text, "excludeFromContext": true,
+        "environment": {"PATH": "/usr/bin:/bin", "GREETING": "hello"}})
+    };
+    let started = client.get("run_user_command", command("echo $GREETING; pwd; touch made"));
+    assert_eq!(started.as_object().map(|fields| fields.len()), Some(2), "{started}");
+    assert_ne!(started["runId"], json!(run));
+    let events = client.events_until("tool_result");
+    let mut shown = types(&events);
+    shown.dedup();
+    assert_eq!(shown, ["tool_call", "status", "tool_output", "tool_result"]);
+    for event in &events {
+        assert_eq!((&event["runId"], &event["payload"]["callId"]), (&started["runId"], &started["callId"]), "{event}");
+    }
+    let called = &events[0]["payload"];
+    assert_eq!((&called["purpose"], &called["excludeFromContext"]), (&json!("user"), &json!(true)));
+    let result = &events.last().unwrap()["payload"];
+    assert_eq!((&result["status"], &result["purpose"]), (&json!("done"), &json!("user")));
+    let text = result["text"].as_str().unwrap();
+    assert!(text.starts_with("hello\n") && text.contains(daemon.cwd().to_str().unwrap()), "{text}");
+    assert!(daemon.cwd().join("made").exists());
+
+    let slow = client.get("run_user_command", command("echo slow; sleep 600"));
+    client.event_of("tool_output");
+    let stop = |call: &Value| json!({"sessionId": session, "callId": call});
+    assert_eq!(client.get("stop_user_command", stop(&slow["callId"])), json!({"accepted": true}));
+    let ended = client.event_of("tool_result");
+    assert_eq!((&ended["payload"]["status"], &ended["payload"]["callId"]), (&json!("cut"), &slow["callId"]));
+    assert_eq!(client.refused("stop_user_command", stop(&slow["callId"])), "NO_ACTIVE_RUN");
+    assert_eq!(client.refused("stop_user_command", json!({"sessionId": session})), "NO_ACTIVE_RUN");
+
+    fs::write(daemon.cwd().join("go"), "").unwrap();
+    assert_eq!(client.events_until("run_complete").last().unwrap()["payload"]["outcome"], "success");
+}
+
+#[test]
+fn a_command_of_the_user_is_refused_where_a_rule_or_the_session_says_so() {
+    let daemon = Daemon::start();
+    let workspace = daemon.cwd().join("project");
+    let project = workspace.join(".push");
+    fs::create_dir_all(&project).unwrap();
+    fs::write(project.join("config.toml"), "[approvals]\nrules = [\"deny: exec(rm*)\", \"ask: exec(make*)\"]\n")
+        .unwrap();
+    let mut client = daemon.connect();
+    let session = client.start(&workspace);
+    let command = |text: &str| json!({"sessionId": session, "command": text});
+    for (text, reason) in [("rm -rf x", "deny: exec(rm*)"), ("make", "a rule asks about this command")] {
+        let answer = client.ask("run_user_command", command(text));
+        assert_eq!(answer["error"]["code"], "INVALID_REQUEST", "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(reason), "{answer}");
+    }
+    let mut watcher = daemon.connect();
+    watcher.get("attach_session", json!({"sessionId": session, "readOnly": true}));
+    assert_eq!(watcher.refused("run_user_command", command("true")), "ATTACH_FORBIDDEN");
+    client.get("run_user_command", command("true"));
+    assert_eq!(client.event_of("tool_result")["payload"]["status"], "done");
+    client.get("end_session", json!({"sessionId": session}));
+    assert_eq!(client.refused("run_user_command", command("true")), "INVALID_REQUEST");
+}
+
+#[test]
 fn messages_are_queued_and_can_be_withdrawn() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let queue = |id: &str, text: &str| json!({"sessionId": session, "clientMessageId": id, "text": text});
     let first = client.get("queue_message", queue("m0", "$? echo zero >> order\n"));
     assert_eq!((&first["position"], &first["messageId"]), (&json!(0), &json!("m0")));
-    let asked = client.event_of("approval_required");
-    assert_eq!(asked["runId"], first["runId"]);
+    let approval = client.event_of("approval_required");
+    assert_eq!(approval["runId"], first["runId"]);
     let waiting: Vec<Value> = (1..=3)
         .map(|number| {
             let text = format!("$ echo {number} >> order\n");
@@ -60,7 +149,7 @@ fn messages_are_queued_and_can_be_withdrawn() {
     assert_eq!(client.refused("remove_queued", remove), "INVALID_REQUEST");
     let snapshot = client.get("get_session_snapshot", json!({"sessionId": session}));
     assert_eq!(snapshot["queued"], 2);
-    client.decide(&asked, "approve");
+    client.decide(&approval, "approve");
     let events: Vec<_> = (0..3).flat_map(|_| client.events_until("run_complete")).collect();
     assert!(types(&events).contains(&"message_unqueued".to_owned()));
     let ends: Vec<_> = events.iter().filter(|event| event["type"] == "run_complete").collect();
@@ -74,7 +163,7 @@ fn queued_messages_survive_a_crash_and_run_once() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$? echo first >> order\n");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     for number in 0..3 {
         let text = format!("$ echo {number} >> order\n");
         client.get("queue_message", json!({"sessionId": session, "text": text}));
@@ -83,7 +172,7 @@ fn queued_messages_survive_a_crash_and_run_once() {
     daemon.restart();
     let mut client = daemon.connect();
     client.attach(&session, 0);
-    client.decide(&asked, "approve");
+    client.decide(&approval, "approve");
     for _ in 0..4 {
         assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
     }
@@ -131,11 +220,11 @@ fn the_transcript_is_read_in_pages_of_any_size() {
     let all = client.get("get_session_messages", json!({"sessionId": session}));
     assert_eq!(all["done"], true);
     let messages = all["messages"].as_array().unwrap();
-    let told: Vec<_> =
+    let rows: Vec<_> =
         messages.iter().map(|message| (message["role"].as_str().unwrap(), message["text"].as_str().unwrap())).collect();
-    assert_eq!(told.len(), 12, "{told:?}");
-    let asked = "Words of 0.\n\n$ true\n\nMore of 0.\n";
-    assert_eq!(told[..3], [("user", asked), ("assistant", "Words of 0."), ("assistant", "More of 0.")]);
+    assert_eq!(rows.len(), 12, "{rows:?}");
+    let prompt = "Words of 0.\n\n$ true\n\nMore of 0.\n";
+    assert_eq!(rows[..3], [("user", prompt), ("assistant", "Words of 0."), ("assistant", "More of 0.")]);
     for limit in [1, 2, 5, 12, 13] {
         let (mut after, mut read) = (json!(0), Vec::new());
         loop {
@@ -206,8 +295,8 @@ fn providers_and_metrics_are_reported() {
     let (mut client, session) = daemon.session();
     let providers = client.get("list_providers", json!({}))["providers"].clone();
     let row = |(name, configured)| json!({"name": name, "models": [], "configured": configured, "default": name == "playbook"});
-    let told = [("playbook", true), ("anthropic", false), ("ollama", true), ("openai", false)];
-    assert_eq!(providers, json!(told.map(row)), "nobody has given those two a key");
+    let rows = [("playbook", true), ("anthropic", false), ("ollama", true), ("openai", false)];
+    assert_eq!(providers, json!(rows.map(row)), "nobody has given those two a key");
     client.prompt(&session, "$? true\n");
     client.event_of("approval_required");
     let figures = client.get("get_metrics", json!({}));

@@ -6,6 +6,7 @@
 mod admission;
 mod client;
 mod environment;
+mod http;
 mod messages;
 mod other_users;
 mod stdio;

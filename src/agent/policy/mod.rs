@@ -5,6 +5,7 @@
 //! before allow before preset. A command that cannot be analysed counts as a script in full confinement, and needs
 //! an approval elsewhere. The policy performs no I/O and stores nothing.
 
+mod coverage;
 mod evaluate;
 mod glob;
 mod grant;
@@ -17,6 +18,7 @@ use crate::config::settings::rule::{Effect, Rule};
 use crate::config::settings::{Preset, Settings};
 use crate::sandbox::risk::{Escalation, Operation, PathContext, PathRef, ResourceAccess, RiskAssessment};
 use crate::tools::{Category, Request, Risk};
+pub use coverage::rules_cover;
 use evaluate::{DecisionBasis, PartialDecision};
 
 /// The approval policy of a run.

@@ -11,8 +11,8 @@ fn only_reading_is_allowed_without_approval() {
     for preset in [Preset::Standard, Preset::Strict] {
         for category in CATEGORIES {
             for sandbox in UNSANDBOXED {
-                let asked = evaluate::preset_asks(preset, sandbox, category, Risk::Low);
-                assert_eq!(asked, category != Category::Read, "{category:?}");
+                let needs_approval = evaluate::preset_asks(preset, sandbox, category, Risk::Low);
+                assert_eq!(needs_approval, category != Category::Read, "{category:?}");
             }
         }
     }
@@ -23,8 +23,8 @@ fn the_trusted_preset_asks_about_critical_risk_and_unconfined_commands() {
     for category in CATEGORIES {
         for sandbox in [Sandbox::Full, Sandbox::Partial, Sandbox::Unavailable, Sandbox::Disabled] {
             assert!(evaluate::preset_asks(Preset::Trusted, sandbox, category, Risk::Critical));
-            let asked = evaluate::preset_asks(Preset::Trusted, sandbox, category, Risk::High);
-            assert_eq!(asked, category == Category::Exec && sandbox == Sandbox::Unavailable);
+            let needs_approval = evaluate::preset_asks(Preset::Trusted, sandbox, category, Risk::High);
+            assert_eq!(needs_approval, category == Category::Exec && sandbox == Sandbox::Unavailable);
         }
     }
 }

@@ -39,12 +39,12 @@ pub(super) fn run(args: &CheckArgs, context: &mut Context) -> Result<Exit, CliEr
     }
     let path = context.paths()?.config;
     let file = read_config(&path)?;
-    let said = if path.exists() {
+    let text = if path.exists() {
         valid_line(&path)
     } else {
         format!("{}: does not exist; the defaults apply", display_path(&path))
     };
-    context.console.line(&said)?;
+    context.console.line(&text)?;
     for project in projects()? {
         context.console.line(&valid_line(&project.path))?;
     }

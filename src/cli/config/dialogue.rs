@@ -242,10 +242,10 @@ mod tests {
     #[tokio::test]
     async fn a_running_ollama_is_offered_first_with_its_models() {
         let context = SetupContext { ollama_models: Some(vec!["a".into(), "b".into()]), ..SetupContext::default() };
-        let (change, said) = run_scripted(&context, &["", "2"]).await;
+        let (change, text) = run_scripted(&context, &["", "2"]).await;
         assert_eq!(change, chosen("ollama", Some("b"), None));
-        assert!(!said.contains("key (not shown)"), "{said}");
-        assert!(said.contains("running here, with 2 models") && said.contains("provider [ollama]:"), "{said}");
+        assert!(!text.contains("key (not shown)"), "{text}");
+        assert!(text.contains("running here, with 2 models") && text.contains("provider [ollama]:"), "{text}");
         let (change, _) = run_scripted(&context, &["ollama", ""]).await;
         assert_eq!(change, chosen("ollama", Some("a"), None));
         let (change, _) = run_scripted(&context, &["1", "c:7b"]).await;
@@ -255,10 +255,10 @@ mod tests {
     #[tokio::test]
     async fn an_openai_server_has_a_base_url_a_key_and_a_model() {
         let answers = ["2", "host/v1", "http://host/v1", "", "m"];
-        let (change, said) = run_scripted(&SetupContext::default(), &answers).await;
+        let (change, text) = run_scripted(&SetupContext::default(), &answers).await;
         assert_eq!(change, chosen("openai", Some("m"), Some("http://host/v1")));
-        assert!(said.contains("starts with http://") && said.contains("export OPENAI_API_KEY=…"), "{said}");
-        assert!(said.contains("key storage [none]:"), "{said}");
+        assert!(text.contains("starts with http://") && text.contains("export OPENAI_API_KEY=…"), "{text}");
+        assert!(text.contains("key storage [none]:"), "{text}");
     }
 
     #[tokio::test]
@@ -288,9 +288,9 @@ mod tests {
         let mut openai = crate::config::settings::ProviderSettings::new(crate::config::settings::TEST_KINDS[1]);
         openai.base_url = Some("http://host/v1".into());
         context.settings.providers.insert("openai".into(), openai);
-        let (change, said) = run_scripted(&context, &["openai", "", "", "m"]).await;
+        let (change, text) = run_scripted(&context, &["openai", "", "", "m"]).await;
         assert_eq!(change, chosen("openai", Some("m"), None));
-        assert!(said.contains("base URL [http://host/v1]:") && said.contains("key storage [none]:"), "{said}");
+        assert!(text.contains("base URL [http://host/v1]:") && text.contains("key storage [none]:"), "{text}");
     }
 
     #[tokio::test]
@@ -318,15 +318,15 @@ mod tests {
         let mut context = SetupContext::default();
         context.settings.provider = Some("openai".into());
         context.settings.model = Some("gpt".into());
-        let (change, said) = run_scripted(&context, &["", "", "none", ""]).await;
-        assert_eq!(change, chosen("openai", Some("gpt"), None), "{said}");
+        let (change, text) = run_scripted(&context, &["", "", "none", ""]).await;
+        assert_eq!(change, chosen("openai", Some("gpt"), None), "{text}");
     }
 
     #[tokio::test]
     async fn no_model_is_a_valid_choice_and_unknown_names_are_not() {
-        let (change, said) = run_scripted(&SetupContext::default(), &["", "9", "0", "nobody", "playbook"]).await;
+        let (change, text) = run_scripted(&SetupContext::default(), &["", "9", "0", "nobody", "playbook"]).await;
         assert_eq!(change, chosen("playbook", None, None));
-        assert_eq!(said.matches("Unknown provider.").count(), 3, "{said}");
+        assert_eq!(text.matches("Unknown provider.").count(), 3, "{text}");
     }
 
     #[tokio::test]

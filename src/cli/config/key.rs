@@ -39,8 +39,8 @@ pub(super) async fn run(args: &KeyArgs, context: &mut Context) -> Result<Exit, C
     let models = models(&paths, &read_config(&paths.config)?);
     if !models.names().any(|name| name == args.provider) {
         let known: Vec<&str> = models.names().collect();
-        let said = format!("unknown provider {}; known providers: {}", args.provider, known.join(", "));
-        return Err(CliError::Usage(said));
+        let text = format!("unknown provider {}; known providers: {}", args.provider, known.join(", "));
+        return Err(CliError::Usage(text));
     }
     let typed = if context.console.input_is_terminal {
         let question = format!("key of {} (not shown):", args.provider);

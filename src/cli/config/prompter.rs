@@ -79,7 +79,7 @@ impl Prompter for TerminalPrompter<'_> {
         if error.kind == ModelErrorKind::Unauthorized {
             self.print("The server refuses this key; Ctrl-D cancels without changes.");
         } else if error.kind != ModelErrorKind::NotConfigured {
-            // A user who exports the key later has none yet and was told so.
+            // A user who exports the key later has none yet, and the dialogue has said so.
             self.print(&format!("Cannot list its models: {}.", error.message));
         }
         Vec::new()

@@ -21,10 +21,10 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let paths = context.paths()?;
     let shown = sanitize_line(&paths.config.display().to_string());
     if !context.console.input_is_terminal {
-        let said = format!(
+        let text = format!(
             "cannot prompt: standard input is not a terminal; write {shown}, or set PUSH_PROVIDER and PUSH_MODEL"
         );
-        return Err(CliError::Usage(said));
+        return Err(CliError::Usage(text));
     }
     let file = read_config(&paths.config)?;
     let models = models(&paths, &file);

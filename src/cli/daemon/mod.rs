@@ -14,12 +14,12 @@ use super::ServeOptions;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use crate::client::Announcement;
-use crate::config::pi::{ListenRequest, parse_address};
+use crate::config::listener::{ListenRequest, parse_address};
 
 /// Run, start, stop or inspect the daemon
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Verbs that need the daemon start it automatically.
+Commands that need the daemon start it automatically.
 
 Examples:
   push daemon status
@@ -45,7 +45,7 @@ pub(crate) enum DaemonVerb {
 /// Run the daemon in the foreground
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  push daemon run\n  PUSHD_SOCKET=$HOME/other/pushd.sock push daemon run\n  push daemon run --pi             with the Pi protocol at 127.0.0.1:3141\n  push daemon run --pi=127.0.0.1:0"
+    after_help = "Examples:\n  push daemon run\n  PUSHD_SOCKET=$HOME/other/pushd.sock push daemon run\n  push daemon run --pi             with the Pi protocol at 127.0.0.1:3141\n  push daemon run --pi=127.0.0.1:0\n  push daemon run --http           with all protocols at 127.0.0.1:3140"
 )]
 pub(crate) struct ServeArgs {
     /// Write a status line to standard output when the daemon listens
@@ -64,23 +64,28 @@ pub(crate) struct ListenArgs {
     /// address that other machines can reach requires a token (`push token new`).
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, value_parser = parse_address)]
     pi: Option<Option<SocketAddr>>,
+    /// Serve all protocols over WebSockets at ADDR, each at its path (/push, /pi); default: the configured address
+    /// (127.0.0.1:3140)
+    ///
+    /// ADDR and the access rules are those of --pi.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, value_parser = parse_address)]
+    http: Option<Option<SocketAddr>>,
 }
 
-impl ListenArgs {
-    /// Returns where to listen for the Pi protocol.
-    const fn pi(self) -> ListenRequest {
-        match self.pi {
-            None => ListenRequest::FromConfig,
-            Some(None) => ListenRequest::Enabled,
-            Some(Some(address)) => ListenRequest::At(address),
-        }
+/// Returns what an option requests.
+const fn listen_request(option: Option<Option<SocketAddr>>) -> ListenRequest {
+    match option {
+        None => ListenRequest::FromConfig,
+        Some(None) => ListenRequest::Enabled,
+        Some(Some(address)) => ListenRequest::At(address),
     }
 }
 
 impl ServeArgs {
     /// Returns the options for the daemon.
     pub(crate) fn serve(&self) -> ServeOptions {
-        ServeOptions { announcement: self.announce.then(Announcement::on_stdout), pi: self.listen.pi() }
+        let (pi, http) = (listen_request(self.listen.pi), listen_request(self.listen.http));
+        ServeOptions { announcement: self.announce.then(Announcement::on_stdout), pi, http }
     }
 }
 

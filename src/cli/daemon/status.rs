@@ -65,7 +65,10 @@ fn describe(metrics: &MetricsReply) -> String {
     let number = |value: Option<u64>| value.unwrap_or_default();
     let text = |value: &Option<String>| sanitize_line(value.as_deref().unwrap_or_default());
     let state = if metrics.draining { "draining" } else { "running" };
-    let pi = metrics.pi.as_deref().map(|at| format!("pi           {}\n", sanitize_line(at)));
+    let address = |name: &str, at: &Option<String>| {
+        at.as_deref().map_or_else(String::new, |at| format!("{name:<13}{}\n", sanitize_line(at)))
+    };
+    let listeners = address("http", &metrics.http) + &address("pi", &metrics.pi);
     let up = age(number(metrics.uptime_seconds).saturating_mul(1000));
     format!(
         "pushd {} {state} for {up} (pid {})\nsocket       {}\n{}sessions     {} ({} in memory)\nactive runs  {}\n\
@@ -73,7 +76,7 @@ fn describe(metrics: &MetricsReply) -> String {
         text(&metrics.version),
         metrics.pid.unwrap_or_default(),
         text(&metrics.socket),
-        pi.unwrap_or_default(),
+        listeners,
         number(metrics.sessions),
         number(metrics.resident_sessions),
         number(metrics.active_runs),
@@ -99,6 +102,8 @@ mod tests {
         assert!(!text.contains("pi  "), "{text}");
         let text = describe(&metrics(json!({"pi": "127.0.0.1:3141"})));
         assert!(text.contains("\npi           127.0.0.1:3141\nsessions"), "{text}");
+        let text = describe(&metrics(json!({"http": "127.0.0.1:3140"})));
+        assert!(text.contains("\nhttp         127.0.0.1:3140\nsessions"), "{text}");
     }
 
     fn metrics(metrics: Value) -> MetricsReply {

@@ -22,7 +22,7 @@ Examples:
   push daemon stop --grace 5m
   push daemon stop --now")]
 pub(crate) struct StopArgs {
-    /// Grace period for active runs
+    /// Grace period for active runs [default: 10s, or PUSH_GRACE_SECONDS of the daemon]
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::duration::limit, conflicts_with_all = ["now", "force"])]
     grace: Option<Duration>,
     /// Stop at once; running steps are stopped

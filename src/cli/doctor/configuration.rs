@@ -16,7 +16,7 @@ pub(super) fn check(paths: &Paths) -> Vec<Finding> {
     found.push(match read_config(&paths.config) {
         Err(error) => problem(error.to_string()),
         Ok(_) if paths.config.exists() => Finding::ok(ABOUT, format!("{} is valid", paths.config.display())),
-        Ok(_) => Finding::ok(ABOUT, format!("{} does not exist, which is fine", paths.config.display())),
+        Ok(_) => Finding::ok(ABOUT, format!("{} does not exist; the defaults apply", paths.config.display())),
     });
     found.extend(projects().err().map(|error| problem(error.to_string())));
     found

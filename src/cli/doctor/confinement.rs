@@ -50,16 +50,15 @@ pub(super) fn home_finding(sandbox: &SandboxReply) -> Option<Finding> {
     }
     let or_none = |paths: &[String]| if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") };
     let overlaid = sandbox.layers.iter().any(|name| name == "overlay");
-    let begins =
-        if overlaid { "start with the existing content" } else { "start empty, because overlays are not available" };
+    let begins = if overlaid { "" } else { " (empty, because overlays are not available)" };
     let text = format!(
-        "hidden from commands of models: {}; readable in it: {}, and what the PATH and toolchain variables of a session add; \
-         private copies of caches, which {begins}: {}; `readable = [\"~/…\"]` in the [sandbox] section of the configuration opens more",
+        "commands of models cannot read {}; readable in it: {}; private caches{begins}: {}",
         sandbox.hidden.join(", "),
         or_none(&sandbox.readable),
         or_none(&sandbox.caches),
     );
-    Some(Finding::ok("home", text))
+    let remedy = "`readable = [\"~/…\"]` in the [sandbox] section of the configuration opens more";
+    Some(Finding::ok("home", text).with_remedy(remedy))
 }
 
 #[cfg(test)]
@@ -85,9 +84,9 @@ mod tests {
         let seen = home_finding(&sandbox(json!({"strength": "full", "layers": ["overlay"], "hidden": ["/home/ann"],
             "readable": ["/home/ann/.cargo"], "caches": []})))
         .unwrap();
-        for words in ["models: /home/ann;", "in it: /home/ann/.cargo,", "content: nothing;", "opens more"] {
-            assert!(seen.text.contains(words), "{}", seen.text);
-        }
+        let expected =
+            "commands of models cannot read /home/ann; readable in it: /home/ann/.cargo; private caches: nothing";
+        assert_eq!(seen.text, expected);
         for (strength, level, words) in [
             ("full", Level::Ok, "are confined by `mechanism = \"bubblewrap\"` in [sandbox] (seccomp)"),
             ("partial", Level::Note, "partially confined (seccomp): no program"),

@@ -35,8 +35,8 @@ impl CapturedOutput {
             Some((Stream::Err, text)) => (&mut self.err, text),
             None => return,
         };
-        let room = self.limit.saturating_sub(stream.len());
-        let taken = text.floor_char_boundary(room);
+        let free = self.limit.saturating_sub(stream.len());
+        let taken = text.floor_char_boundary(free);
         stream.push_str(&text[..taken]);
         if taken < text.len() {
             // Keep nothing after the truncation.

@@ -72,7 +72,7 @@ const COUNTERS: [&str; 4] = ["inputTokens", "outputTokens", "cacheReadTokens", "
 mod tests {
     use super::*;
     use crate::client::test_events::event;
-    use crate::kernel::event::EventKind;
+    use crate::kernel::event::{EventKind, RunEvent};
 
     #[test]
     fn turns_are_added_up() {
@@ -100,7 +100,9 @@ mod tests {
         let mut usage = Usage::default();
         for payload in payloads {
             let event = event("usage", payload.clone());
-            let Some(EventKind::TurnUsage(turn)) = event.recorded() else { panic!("not a usage: {event:?}") };
+            let Some(EventKind::Run(RunEvent::TurnUsage(turn))) = event.recorded() else {
+                panic!("not a usage: {event:?}")
+            };
             usage.add(turn);
         }
         usage.to_json()

@@ -14,7 +14,7 @@ use crate::cli::report::{Progress, Report};
 use crate::cli::sanitize::sanitize_line;
 use crate::cli::view::{Echo, Reasoning, View};
 use crate::client::{Client, Event, Request, RequestError};
-use crate::kernel::event::EventKind;
+use crate::kernel::event::{ContextEvent, EventKind};
 
 /// Within what time a second signal exits at once.
 const SECOND_SIGNAL_WINDOW: Duration = Duration::from_secs(2);
@@ -199,8 +199,8 @@ impl RunFollower {
     }
 
     /// Returns the report of the run.
-    pub(super) const fn report(&self) -> &Report {
-        &self.report
+    pub(super) fn into_report(self) -> Report {
+        self.report
     }
 
     async fn handle_event(&mut self, event: Event, console: &mut Console) -> Result<(), CliError> {
@@ -229,7 +229,7 @@ impl RunFollower {
         if let Some((phase, detail)) = event.activity() {
             console.detail(&sanitize_line(&format!("{phase} {detail}")));
         }
-        if matches!(event.recorded(), Some(EventKind::Compacted(_))) {
+        if matches!(event.recorded(), Some(EventKind::Context(ContextEvent::Compacted(_)))) {
             console.faint_note("the conversation was compacted to free context space");
         }
         let opened = self.approvals.follow(&event).cloned();
@@ -245,46 +245,33 @@ impl RunFollower {
     /// event is replayed; the daemon refuses a second decision. What is left are requests to raise the budget and
     /// interrupted steps.
     async fn handle_approval(&mut self, pending: PendingApproval, console: &mut Console) -> Result<(), CliError> {
-        match self.policies.for_approval(&pending) {
-            // A form cannot be approved without an answer; the run continues without one.
-            ApprovalPolicy::Deny | ApprovalPolicy::All if pending.form.is_some() => {
-                self.submit(&pending, Decision::Deny(None), Some(NO_PROMPT_COMMENT.to_owned())).await
-            }
-            ApprovalPolicy::Deny => {
-                let why = match self.policies.work {
-                    ApprovalPolicy::All => BUDGET_COMMENT,
-                    ApprovalPolicy::Deny | ApprovalPolicy::Ask => NO_PROMPT_COMMENT,
-                };
-                self.submit(&pending, Decision::Deny(None), Some(why.to_owned())).await
-            }
-            ApprovalPolicy::All => self.submit(&pending, Decision::Approve(None), None).await,
-            ApprovalPolicy::Ask => {
-                self.start_input(console);
-                match &mut self.input {
-                    PromptInput::Lines(lines) => {
-                        lines.discard_pending();
-                        // With --json, --jsonl or --quiet the approval has not been printed yet.
-                        let card = match self.output {
-                            Output::Text(_) => String::new(),
-                            Output::Answer(_) if console.verbosity != Verbosity::Quiet => String::new(),
-                            Output::Answer(_) | Output::Result | Output::Events => {
-                                stderr_view(console).approval(&pending.question)
-                            }
-                        };
-                        console.prompt(&(card + &pending.prompt()));
-                    }
-                    PromptInput::NotStarted | PromptInput::Unavailable => note_pending(&pending, console),
-                }
-                Ok(())
-            }
+        if let Some((verdict, comment)) = automatic_decision(self.policies, &pending) {
+            return self.submit(&pending, verdict, comment).await;
         }
+        self.start_input(console);
+        match &mut self.input {
+            PromptInput::Lines(lines) => {
+                lines.discard_pending();
+                // With --json, --jsonl or --quiet the approval has not been printed yet.
+                let card = match self.output {
+                    Output::Text(_) => String::new(),
+                    Output::Answer(_) if console.verbosity != Verbosity::Quiet => String::new(),
+                    Output::Answer(_) | Output::Result | Output::Events => {
+                        stderr_view(console).approval(&pending.question)
+                    }
+                };
+                console.prompt(&(card + &pending.prompt()));
+            }
+            PromptInput::NotStarted | PromptInput::Unavailable => note_pending(&pending, &self.client, console),
+        }
+        Ok(())
     }
 
     async fn handle_answer(&mut self, line: Option<String>, console: &mut Console) -> Result<(), CliError> {
         let Some(pending) = self.approvals.oldest().cloned() else { return Ok(()) };
         let Some(line) = line else {
             self.input = PromptInput::Unavailable;
-            note_pending(&pending, console);
+            note_pending(&pending, &self.client, console);
             return Ok(());
         };
         let mut more = String::new();
@@ -347,6 +334,28 @@ impl PromptInput {
     }
 }
 
+/// Returns the decision of the policy; none if somebody is asked.
+pub(super) fn automatic_decision(
+    policies: ApprovalPolicies,
+    pending: &PendingApproval,
+) -> Option<(Decision, Option<String>)> {
+    match policies.for_approval(pending) {
+        // A form cannot be approved without an answer; the run continues without one.
+        ApprovalPolicy::Deny | ApprovalPolicy::All if pending.form.is_some() => {
+            Some((Decision::Deny(None), Some(NO_PROMPT_COMMENT.to_owned())))
+        }
+        ApprovalPolicy::Deny => {
+            let why = match policies.work {
+                ApprovalPolicy::All => BUDGET_COMMENT,
+                ApprovalPolicy::Deny | ApprovalPolicy::Ask => NO_PROMPT_COMMENT,
+            };
+            Some((Decision::Deny(None), Some(why.to_owned())))
+        }
+        ApprovalPolicy::All => Some((Decision::Approve(None), None)),
+        ApprovalPolicy::Ask => None,
+    }
+}
+
 /// Returns a view for prompts on standard error.
 fn stderr_view(console: &Console) -> View {
     View::new(console.stderr_palette, Echo::Nothing, Reasoning::Hidden)
@@ -357,19 +366,24 @@ pub(in crate::cli) fn detached_hint(client: &Client, session: &str) -> String {
     if client.awaits_start() {
         return CliError::not_cancelled(client, session).to_string();
     }
-    reattach_hint(session)
+    reattach_hint(client, session)
 }
 
 /// Returns the hint how to attach to a run again.
-pub(in crate::cli) fn reattach_hint(session: &str) -> String {
-    let session = sanitize_line(&ids::handle(session));
-    format!("the run continues: `push attach {session}` attaches to it, `push wait {session}` waits for its end")
+pub(in crate::cli) fn reattach_hint(client: &Client, session: &str) -> String {
+    let (push, session) = (command(client), sanitize_line(&ids::handle(session)));
+    format!("the run continues: `{push} attach {session}` attaches to it, `{push} wait {session}` waits for its end")
 }
 
-fn note_pending(pending: &PendingApproval, console: &mut Console) {
-    let id = sanitize_line(ids::short(pending.id()));
+/// Returns the start of a command line for the same daemon.
+fn command(client: &Client) -> String {
+    client.host().map_or_else(|| "push".to_owned(), |host| format!("push --host {host}"))
+}
+
+fn note_pending(pending: &PendingApproval, client: &Client, console: &mut Console) {
+    let (push, id) = (command(client), sanitize_line(ids::short(pending.id())));
     let answer = if pending.form.is_some() { " --answer …" } else { "" };
-    console.note(&format!("waiting for approval: `push approve {id}{answer}` or `push deny {id}`"));
+    console.notice(&format!("waiting for approval: `{push} approve {id}{answer}` or `{push} deny {id}`"));
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use ulid::Ulid;
 
 use super::{RunFlags, RunPlan};
 use crate::cli::answer::AnswerSource;
-use crate::cli::console::Console;
+use crate::cli::context::Context;
 use crate::cli::exit::CliError;
 use crate::cli::ids;
 use crate::cli::sanitize::sanitize_line;
@@ -36,9 +36,11 @@ impl RunSession {
     }
 
     /// Warns if the run works in another directory than the current one, or if another session is active there.
-    pub(super) fn warn_about_directory(&self, flags: &RunFlags, console: &mut Console) {
+    pub(super) fn warn_about_directory(&self, flags: &RunFlags, context: &mut Context) {
         let here = std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_default();
-        if flags.session.is_some() && self.directory != here {
+        let is_elsewhere = !context.is_remote() && self.directory != here;
+        let console = &mut context.console;
+        if flags.session.is_some() && is_elsewhere {
             let directory = sanitize_line(&self.directory.display().to_string());
             console.warn(&format!("the run continues in {directory}, the directory of its session"));
         }
@@ -58,16 +60,16 @@ pub(super) async fn open(
     directory: Option<&str>,
     client: &mut Client,
 ) -> Result<RunSession, CliError> {
-    let (id, neighbour) = match &flags.session {
+    let (id, other_session) = match &flags.session {
         Some(typed) => (ids::resolve_session(client, typed).await?, None),
         None => {
-            let neighbour = find_active_session(directory, client).await?;
+            let other_session = find_active_session(directory, client).await?;
             let id = start(plan, flags, directory, client).await?;
             // The daemon already sends its first events, and those of a repeated run.
             client.track(&id, 0);
             // With a repeated key it may be the session itself.
-            let neighbour = neighbour.filter(|neighbour| *neighbour != id);
-            (id, neighbour)
+            let other_session = other_session.filter(|other_session| *other_session != id);
+            (id, other_session)
         }
     };
     let snapshot = client.request(Request::session_snapshot(&id)).await?;
@@ -85,7 +87,7 @@ pub(super) async fn open(
     if flags.session.is_some() {
         client.track(&id, seen);
     }
-    Ok(RunSession { id, seen, provider, directory, other_session: neighbour })
+    Ok(RunSession { id, seen, provider, directory, other_session })
 }
 
 /// Returns one of the latest sessions with an active run in this directory.
@@ -107,7 +109,9 @@ async fn start(
     client: &mut Client,
 ) -> Result<String, CliError> {
     let key = flags.idempotency_key.clone().unwrap_or_else(|| format!("key_{}", Ulid::generate()));
-    let repository = directory.and_then(|directory| Repository::find(Path::new(directory)));
+    // Files of another machine cannot be read.
+    let local = directory.filter(|_| client.host().is_none());
+    let repository = local.and_then(|directory| Repository::find(Path::new(directory)));
     let request = Request::start_session(&key)
         .with("mode", if flags.headless { "headless" } else { "interactive" })
         .with_some("provider", plan.provider.clone())
@@ -122,8 +126,8 @@ async fn start(
 }
 
 /// Returns the absolute path of the directory in which steps run.
-pub(super) fn resolve_directory(said: Option<&Path>) -> Result<String, CliError> {
-    let (path, what) = match said {
+pub(in crate::cli) fn resolve_directory(directory: Option<&Path>) -> Result<String, CliError> {
+    let (path, what) = match directory {
         Some(path) => (path.canonicalize(), path.display().to_string()),
         None => (std::env::current_dir(), "the current directory".to_owned()),
     };
@@ -135,10 +139,50 @@ pub(super) fn resolve_directory(said: Option<&Path>) -> Result<String, CliError>
     path.map_err(|_| CliError::Usage(format!("the path of {what} is not UTF-8")))
 }
 
+/// Returns the absolute path of a directory on another machine; a relative one is in the home directory there.
+pub(in crate::cli) fn resolve_remote_directory(
+    directory: Option<&Path>,
+    home: Option<&str>,
+) -> Result<String, CliError> {
+    let path_arg = directory.unwrap_or(Path::new("")).to_str();
+    let path_arg =
+        path_arg.ok_or_else(|| CliError::Usage("with --host, the path after --cwd must be UTF-8".to_owned()))?;
+    // A shell of this machine does not expand a quoted `~`.
+    let path_arg = path_arg.strip_prefix("~/").unwrap_or(if path_arg == "~" { "" } else { path_arg });
+    // A path of Windows begins with a drive or a share.
+    if path_arg.starts_with(['/', '\\']) || path_arg.get(1..2) == Some(":") {
+        return Ok(path_arg.to_owned());
+    }
+    match (home, path_arg) {
+        (Some(home), "") => Ok(home.to_owned()),
+        (Some(home), path_arg) => Ok(format!("{}/{path_arg}", home.trim_end_matches('/'))),
+        (None, _) => Err(CliError::Usage(
+            "the daemon there does not report its home directory; name an absolute path with --cwd".to_owned(),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::exit::Exit;
+
+    #[test]
+    fn a_relative_directory_of_another_machine_is_in_its_home() {
+        let resolve =
+            |path_arg: Option<&str>| resolve_remote_directory(path_arg.map(Path::new), Some("/home/ann")).unwrap();
+        for (path_arg, path) in [
+            (None, "/home/ann"),
+            (Some("~"), "/home/ann"),
+            (Some("project"), "/home/ann/project"),
+            (Some("~/project"), "/home/ann/project"),
+            (Some("/srv"), "/srv"),
+            (Some("C:\\srv"), "C:\\srv"),
+        ] {
+            assert_eq!(resolve(path_arg), path, "{path_arg:?}");
+        }
+        assert_eq!(resolve_remote_directory(None, None).unwrap_err().exit(), Exit::USAGE);
+    }
 
     #[test]
     fn a_run_needs_a_directory() {

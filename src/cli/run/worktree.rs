@@ -40,12 +40,12 @@ pub(super) fn add(directory: &str, branch: Option<&str>) -> Result<Worktree, Cli
     let git = Git::find(&repository.root)?;
     let exists = git.run(&["show-ref", "--verify", "--quiet", &reference]).is_ok();
     let path = utf8_path(&root)?;
-    let words: &[&str] = if exists {
+    let args: &[&str] = if exists {
         &["worktree", "add", "--quiet", &path, &branch]
     } else {
         &["worktree", "add", "--quiet", "-b", &branch, "--", &path]
     };
-    git.run(words).map_err(|why| match git.worktree_of(&reference) {
+    git.run(args).map_err(|why| match git.worktree_of(&reference) {
         Some(existing) => CliError::Usage(format!(
             "branch {} already has a worktree: --cwd {} runs in it, `git worktree remove` removes it",
             sanitize_line(&branch),
@@ -97,11 +97,11 @@ impl<'a> Git<'a> {
     }
 
     /// Runs git and returns its standard output, or its standard error if it failed.
-    fn run(&self, words: &[&str]) -> Result<String, String> {
+    fn run(&self, args: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         // Nothing that the repository's configuration names runs, except its filters, without which files are not
         // checked out as git does it.
-        command.args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-C"]).arg(self.root).args(words);
+        command.args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-C"]).arg(self.root).args(args);
         command.env("PATH", &self.path).stdin(Stdio::null());
         match command.output() {
             Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),

@@ -4,7 +4,7 @@
 //! refused, and the error does not repeat them.
 
 pub mod edit;
-mod pi;
+mod listener;
 mod raw;
 mod sandbox;
 mod secret;
@@ -178,8 +178,8 @@ fn parse_file(text: &str, kinds: &[ProviderKind]) -> Result<ConfigFile, LocatedM
 }
 
 fn shape_mistake(error: &toml::de::Error) -> LocatedMistake {
-    let words: Vec<&str> = error.message().lines().map(str::trim).collect();
-    (error.span().map_or(0, |span| span.start), Mistake::Shape(words.join(", ")))
+    let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
+    (error.span().map_or(0, |span| span.start), Mistake::Shape(lines.join(", ")))
 }
 
 fn line_of(text: &str, at: usize) -> usize {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::pi::RawPi;
+use super::listener::{OpenedBy, RawListener};
 use super::sandbox::RawSandbox;
 use super::{LocatedMistake, Mistake};
+use crate::config::listener::{HTTP_PORT, PI_PORT};
 use crate::config::settings::rule::Rule;
 use crate::config::settings::{
     ApprovalRules, NO_MODEL, OptionalTools, Preset, Price, ProviderKind, ProviderSettings, RunLimits, Settings, Switch,
@@ -32,7 +33,9 @@ pub(super) struct RawConfig {
     #[serde(default)]
     sandbox: RawSandbox,
     #[serde(default)]
-    pi: RawPi,
+    pi: RawListener,
+    #[serde(default)]
+    http: RawListener,
     #[serde(default)]
     environment: RawEnvironment,
 }
@@ -110,7 +113,8 @@ impl RawConfig {
             limits: self.limits.into_limits()?,
             tools: OptionalTools { fetch: if self.tools.fetch { Switch::On } else { Switch::Off } },
             sandbox: self.sandbox.into_settings()?,
-            pi: self.pi.into_settings()?,
+            pi: self.pi.into_settings("pi", PI_PORT, OpenedBy::Switch)?,
+            http: self.http.into_settings("http", HTTP_PORT, OpenedBy::Address)?,
             login_secrets: check_variable_names("environment.keep", self.environment.keep)?,
         })
     }

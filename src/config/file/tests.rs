@@ -257,3 +257,18 @@ fn the_pi_section_is_parsed_and_its_mistakes_are_located() {
         assert!(wrong.starts_with("c, line 2: ") && wrong.contains(key), "{line}: {wrong}");
     }
 }
+
+#[test]
+fn an_address_opens_the_port_for_all_protocols_and_not_the_one_for_pi() {
+    for (text, pi, http) in [
+        ("", Switch::Off, Switch::Off),
+        ("[pi]\nlisten = '1'\n[http]\nlisten = '2'\n", Switch::Off, Switch::On),
+        ("[pi]\nenabled = true\n[http]\nenabled = false\nlisten = '2'\n", Switch::On, Switch::Off),
+    ] {
+        let settings = parse(text, Path::new("c"), &TEST_KINDS).unwrap().settings;
+        assert_eq!((settings.pi.enabled, settings.http.enabled), (pi, http), "{text}");
+        assert_ne!(settings.pi.listen, settings.http.listen, "{text}");
+    }
+    let wrong = parse("[http]\nlisten = 'box'\n", Path::new("c"), &TEST_KINDS).unwrap_err().to_string();
+    assert!(wrong.contains("http.listen"), "{wrong}");
+}

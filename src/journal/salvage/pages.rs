@@ -5,7 +5,7 @@
 //! too has its newest committed image there; the images that this replaces, and older ones of the log, are appended.
 //!
 //! SQLite ignores a log after its first damaged frame, so the frames are read here. Their checksums are not verified:
-//! the rows have their own. Only images of committed transactions count, because no caller was told of others.
+//! the rows have their own. Only images of committed transactions count, because no other transaction was reported to a caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -23,12 +23,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::files::{RawFile, StorageEnv};
+use super::high_water_marks::EpochId;
 use super::record::{Batch, Block, Options};
 use super::{WRITE_AHEAD, os};
 use crate::kernel::id::{Seq, SessionId};
 use record::Cursor;
 
-pub(super) use replay::{Previous, replay};
+pub(super) use replay::{PreviousEpoch, replay};
 
 /// The write-ahead file of a journal, and the events that are in it and not in the database.
 pub(super) struct WriteAhead {
@@ -82,7 +83,7 @@ impl WriteAhead {
     /// Creates the file, or empties the one of the previous epoch, which has been replayed.
     ///
     /// Returns `None` if that fails; all events are then published after their commit.
-    pub(super) fn create(env: &StorageEnv, options: &Options, epoch: u64) -> Option<Arc<Self>> {
+    pub(super) fn create(env: &StorageEnv, options: &Options, epoch: EpochId) -> Option<Arc<Self>> {
         let path = env.path(WRITE_AHEAD);
         let made = os::prepare(&path).and_then(|()| (env.open_file)(&path)).and_then(|file| {
             let size = 2 * options.region_bytes;
@@ -105,11 +106,11 @@ impl WriteAhead {
             .ok()?;
         Some(Arc::new(Self {
             file,
-            epoch,
+            epoch: epoch.number,
             region_bytes: options.region_bytes,
             flush_bytes: options.flush_bytes,
             slow_write: options.slow_write,
-            position: Mutex::default(),
+            position: Mutex::new(Position { generation: first_generation(epoch), ..Position::default() }),
             used: AtomicUsize::new(0),
             buffer: Mutex::default(),
         }))
@@ -246,6 +247,16 @@ impl WriteAhead {
     }
 }
 
+/// Returns the first generation of an epoch.
+fn first_generation(epoch: EpochId) -> u64 {
+    u64::from(epoch.nonce) << u32::BITS
+}
+
+/// Returns whether a region with this number of an epoch and this generation was written in `epoch`.
+fn is_of_epoch(number: u64, generation: u64, epoch: EpochId) -> bool {
+    number == epoch.number && generation >> u32::BITS == u64::from(epoch.nonce)
+}
+
 /// Returns how long nothing is appended after a write that took so long.
 ///
 /// Appending is done on threads that serve all sessions. On a slow file system it takes up at most a hundredth of
@@ -304,6 +315,16 @@ mod tests {
             parts[6].clone(),
         ];
         assert_eq!(join(parts.to_vec()), whole);
+    }
+
+    #[test]
+    fn a_region_belongs_to_the_epoch_with_its_number_and_its_nonce() {
+        let epoch = EpochId { number: 5, nonce: u32::MAX };
+        let first = first_generation(epoch);
+        assert!(is_of_epoch(5, first, epoch) && is_of_epoch(5, first + 9, epoch));
+        assert!(!is_of_epoch(6, first, epoch) && !is_of_epoch(5, first, EpochId { nonce: 0, ..epoch }));
+        // Earlier versions began with generation zero, and their marks have zeros in place of the nonce.
+        assert!(is_of_epoch(5, 9, EpochId { nonce: 0, ..epoch }) && !is_of_epoch(5, 9, epoch));
     }
 
     #[test]

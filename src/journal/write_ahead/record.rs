@@ -3,7 +3,8 @@
 //! The file has two regions of equal size. A region is empty (zeros) or begins with a header, and records follow
 //! without gaps. All numbers are little-endian:
 //!
-//! - header: `pushwaf1`, epoch (8 bytes), generation (8), checksum of these (4);
+//! - header: `pushwaf1`, number of the epoch (8 bytes), generation (8), checksum of these (4); generations are counted
+//!   in the lower half, and the upper half is the nonce of the epoch;
 //! - record: length of what follows the checksum (4), checksum (4), position before it, of its first and of its last
 //!   event (8 each), number of events (4), length of the session's name (4), name, events.
 //!

@@ -5,11 +5,12 @@ use std::io;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::join;
 use super::record::{Record, RegionEnd, scan};
+use super::{is_of_epoch, join};
 use crate::journal::apply::{self, Epoch};
 use crate::journal::error::CommitError;
 use crate::journal::files::StorageEnv;
+use crate::journal::high_water_marks::EpochId;
 use crate::journal::record::{Batch, Block, LossRecord, Options};
 use crate::journal::reserve::DiskReserve;
 use crate::journal::writer::apply_in_savepoint;
@@ -18,9 +19,9 @@ use crate::kernel::id::{Seq, SessionId};
 
 /// What the previous epoch says about the file.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::journal) struct Previous {
-    /// Its number, if known. Records of another epoch belong to another journal or are stored already.
-    pub(in crate::journal) epoch: Option<u64>,
+pub(in crate::journal) struct PreviousEpoch {
+    /// Which one it was, if known. Records of another epoch belong to another journal or are stored already.
+    pub(in crate::journal) epoch: Option<EpochId>,
     /// Whether its process was killed and the machine kept running, so that every written byte is there.
     pub(in crate::journal) was_killed: bool,
 }
@@ -33,7 +34,7 @@ pub(in crate::journal) fn replay(
     connection: &Connection,
     options: &Options,
     epoch: &Epoch,
-    previous: Previous,
+    previous: PreviousEpoch,
 ) -> Result<(), CommitError> {
     let records = match read_records(env, previous.epoch) {
         Ok((records, end)) => {
@@ -66,7 +67,7 @@ pub(in crate::journal) fn replay(
 }
 
 /// Reads the records of the previous epoch in the order in which they were written.
-fn read_records(env: &StorageEnv, epoch: Option<u64>) -> io::Result<(Vec<Record>, RegionEnd)> {
+fn read_records(env: &StorageEnv, epoch: Option<EpochId>) -> io::Result<(Vec<Record>, RegionEnd)> {
     let file = (env.open_file)(&env.path(WRITE_AHEAD))?;
     let mut bytes = vec![0; usize::try_from(file.len()?.min(MAX_FILE_BYTES)).unwrap_or(0)];
     let read = file.read_at(0, &mut bytes)?;
@@ -76,7 +77,7 @@ fn read_records(env: &StorageEnv, epoch: Option<u64>) -> io::Result<(Vec<Record>
     let (mut records, mut end) = (Vec::new(), RegionEnd::Clean);
     for region in regions {
         match region.written_in {
-            Some((found, generation)) if epoch.is_some_and(|epoch| epoch != found) => {
+            Some((found, generation)) if epoch.is_some_and(|epoch| !is_of_epoch(found, generation, epoch)) => {
                 let count = region.records.len();
                 tracing::warn!(found, generation, records = count, "the write-ahead file is not of the previous epoch");
             }
@@ -89,7 +90,7 @@ fn read_records(env: &StorageEnv, epoch: Option<u64>) -> io::Result<(Vec<Record>
     Ok((records, end))
 }
 
-fn report_end(connection: &Connection, end: RegionEnd, previous: Previous) -> Result<(), CommitError> {
+fn report_end(connection: &Connection, end: RegionEnd, previous: PreviousEpoch) -> Result<(), CommitError> {
     match end {
         RegionEnd::Clean => Ok(()),
         // A record that was not written completely was not shown. After a power loss any part may be missing.

@@ -19,7 +19,9 @@ pub(super) struct ActiveCommand {
     pub(super) state: CommandState,
     /// Whether its admission is on disk, or need not be.
     pub(super) admission_persisted: bool,
-    /// Whether its outcome is stored and cached.
+    /// Whether its outcome was committed together with its effect.
+    pub(super) outcome_committed: bool,
+    /// Whether its outcome is cached and, unless it only reads, stored.
     pub(super) retained: bool,
     /// The dependencies that have not finished.
     pub(super) unmet: Vec<Dependency>,
@@ -71,7 +73,8 @@ impl ActiveCommand {
             format_error: submission.format_error,
             state: CommandState::Waiting,
             // Without an id or a key nobody could ask for a stored admission.
-            admission_persisted: submission.persistence == Persistence::Relaxed || !retained,
+            admission_persisted: submission.persistence != Persistence::Durable || !retained,
+            outcome_committed: false,
             retained,
             record,
             unmet,
@@ -97,6 +100,7 @@ impl ActiveCommand {
             format_error,
             state: CommandState::Waiting,
             admission_persisted: true,
+            outcome_committed: false,
             retained: true,
             unmet: Vec::new(),
             dependents: Vec::new(),

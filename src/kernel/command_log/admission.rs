@@ -8,7 +8,7 @@ use super::error::{AdmissionRefusal, CommandError, MatchedBy};
 use super::name_index::Location;
 use super::outcome_cache::FinishedCommand;
 use super::record::{CommandOutcome, CommandRecord, Kind, ReplyBody};
-use super::submission::{RateClass, Scheduling, Submission, Ticket};
+use super::submission::{Persistence, RateClass, Scheduling, Submission, Ticket};
 use super::{CommandLog, Effect};
 
 /// The classification of a submission.
@@ -201,6 +201,13 @@ impl CommandLog {
         self.lanes.enter(&command.record, ticket, command.scheduling);
         self.active.insert(ticket, command);
         self.try_start(ticket, now, fx);
+        // A command that waits must be known after a restart, although nothing waits for that.
+        let waits = |command: &&ActiveCommand| {
+            command.retained && command.persistence == Persistence::WithEffect && command.is_waiting()
+        };
+        if let Some(command) = self.active.get(&ticket).filter(waits) {
+            fx.push(Effect::PersistAdmission(ticket, Arc::clone(&command.record)));
+        }
     }
 
     /// Returns the unmet dependencies of a new command, or why it cannot succeed.
@@ -272,8 +279,10 @@ impl CommandLog {
         command.state = CommandState::Running;
         let limit = command.time_limit.map(|millis| now.after(millis));
         let reads = self.lanes.start(&command.record);
+        let with_effect = command.retained && command.persistence == Persistence::WithEffect;
+        let record = with_effect.then(|| Arc::clone(&command.record));
         self.set_deadline(ticket, limit);
-        fx.push(Effect::Run(ticket));
+        fx.push(Effect::Run { ticket, record });
         for read in reads {
             self.try_start(read, now, fx);
         }

@@ -15,11 +15,24 @@ use super::submission::{Persistence, Scheduling, Ticket};
 use super::{CommandLog, Effect};
 
 /// Commands that fail because a dependency failed.
-type Failing = VecDeque<(Ticket, CommandOutcome)>;
+type FailureQueue = VecDeque<(Ticket, CommandOutcome)>;
 
 impl CommandLog {
     pub(super) fn handle_finished(&mut self, ticket: Ticket, outcome: CommandOutcome, now: Now, fx: &mut Vec<Effect>) {
         if self.active.get(&ticket).is_some_and(ActiveCommand::is_running) {
+            self.complete(ticket, outcome, false, now, fx);
+        }
+    }
+
+    pub(super) fn handle_finished_with_effect(
+        &mut self,
+        ticket: Ticket,
+        outcome: CommandOutcome,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) {
+        if let Some(command) = self.active.get_mut(&ticket).filter(|command| command.is_running()) {
+            command.outcome_committed = true;
             self.complete(ticket, outcome, false, now, fx);
         }
     }
@@ -40,7 +53,7 @@ impl CommandLog {
 
     /// The outcome was written or could not be; in both cases it is published.
     pub(super) fn outcome_persisted(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
-        let mut failing = Failing::new();
+        let mut failing = FailureQueue::new();
         self.publish(ticket, now, &mut failing, fx);
         self.complete_all(failing, now, fx);
     }
@@ -92,13 +105,13 @@ impl CommandLog {
         now: Now,
         fx: &mut Vec<Effect>,
     ) {
-        let mut failing = Failing::new();
+        let mut failing = FailureQueue::new();
         self.complete_one(ticket, (outcome, replayed), now, &mut failing, fx);
         self.complete_all(failing, now, fx);
     }
 
     /// Iterates over a queue, because a chain of dependent commands may be too long for recursion.
-    fn complete_all(&mut self, mut failing: Failing, now: Now, fx: &mut Vec<Effect>) {
+    fn complete_all(&mut self, mut failing: FailureQueue, now: Now, fx: &mut Vec<Effect>) {
         while let Some((ticket, outcome)) = failing.pop_front() {
             self.complete_one(ticket, (outcome, false), now, &mut failing, fx);
         }
@@ -109,7 +122,7 @@ impl CommandLog {
         ticket: Ticket,
         (outcome, replayed): (CommandOutcome, bool),
         now: Now,
-        failing: &mut Failing,
+        failing: &mut FailureQueue,
         fx: &mut Vec<Effect>,
     ) {
         self.set_deadline(ticket, None);
@@ -119,7 +132,8 @@ impl CommandLog {
         };
         let settlement = || OutcomeRecord { record: Arc::clone(&command.record), outcome: outcome.clone(), at: now };
         let waits_for_the_disk = match (command.retained, command.persistence) {
-            (true, Persistence::Durable) => {
+            (true, Persistence::WithEffect) if command.outcome_committed => false,
+            (true, Persistence::Durable | Persistence::WithEffect) => {
                 fx.push(Effect::PersistOutcome(ticket, settlement()));
                 true
             }
@@ -127,7 +141,7 @@ impl CommandLog {
                 fx.push(Effect::PersistOutcomeLater(settlement()));
                 false
             }
-            (false, _) => false,
+            (true, Persistence::Cached) | (false, _) => false,
         };
         let never_ran = command.is_waiting();
         command.state = CommandState::Settling { outcome, replayed, at: now };
@@ -141,7 +155,7 @@ impl CommandLog {
     }
 
     /// Sends the outcome of a command to everyone who waits for it, and caches it.
-    fn publish(&mut self, ticket: Ticket, now: Now, failing: &mut Failing, fx: &mut Vec<Effect>) {
+    fn publish(&mut self, ticket: Ticket, now: Now, failing: &mut FailureQueue, fx: &mut Vec<Effect>) {
         if !self.active.get(&ticket).is_some_and(ActiveCommand::is_settling) {
             return;
         }
@@ -149,7 +163,9 @@ impl CommandLog {
         let CommandState::Settling { outcome, replayed, at } = command.state else { return };
         if command.retained {
             let record = Arc::clone(&command.record);
-            let slot = self.outcomes.insert(FinishedCommand { record, outcome: outcome.clone(), at }, &self.limits);
+            let stored = command.persistence != Persistence::Cached;
+            let finished = FinishedCommand { record, outcome: outcome.clone(), at, stored };
+            let slot = self.outcomes.insert(finished, &self.limits);
             self.names.rebind(&command.record, Location::Active(ticket), Location::Finished(slot));
         }
         fx.push(Effect::Finish { ticket, outcome: outcome.clone(), replayed });
@@ -182,7 +198,7 @@ impl CommandLog {
         other: Ticket,
         outcome: &CommandOutcome,
         now: Now,
-        failing: &mut Failing,
+        failing: &mut FailureQueue,
         fx: &mut Vec<Effect>,
     ) {
         let Some(command) = self.active.get_mut(&ticket).filter(|command| command.is_waiting()) else {
@@ -209,7 +225,9 @@ impl CommandLog {
     pub(super) fn evict_beyond_limit(&mut self, fx: &mut Vec<Effect>) {
         while let Some((slot, oldest)) = self.outcomes.evict_beyond(self.limits.outcomes) {
             self.names.unbind(&oldest.record, Location::Finished(slot));
-            fx.push(Effect::DeleteRecord(oldest.record.row));
+            if oldest.stored {
+                fx.push(Effect::DeleteRecord(oldest.record.row));
+            }
         }
     }
 

@@ -18,8 +18,14 @@ pub enum Effect {
     Accept(Ticket),
     /// Persist the admission with a sync, and answer with `AdmissionPersisted` or `AdmissionFailed`.
     PersistAdmission(Ticket, Arc<CommandRecord>),
-    /// Announce that the command has started, and execute it; answer with `Finished`.
-    Run(Ticket),
+    /// Announce that the command has started, and execute it; answer with `Finished`, or with `FinishedWithEffect` if
+    /// its outcome was committed together with its effect.
+    Run {
+        /// The submission.
+        ticket: Ticket,
+        /// The identity to store with the effect.
+        record: Option<Arc<CommandRecord>>,
+    },
     /// The command has timed out: stop it if possible. Its later reports are ignored.
     Abandon(Ticket),
     /// Write the outcome, and answer with `OutcomePersisted` or `OutcomeFailed`. The outcome is announced after that.

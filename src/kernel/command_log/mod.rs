@@ -115,6 +115,9 @@ impl CommandLog {
             Input::AdmissionPersisted(ticket) => self.admission_persisted(ticket, now, &mut fx),
             Input::AdmissionFailed(ticket) => self.admission_failed(ticket, now, &mut fx),
             Input::Finished(ticket, outcome) => self.handle_finished(ticket, outcome, now, &mut fx),
+            Input::FinishedWithEffect(ticket, outcome) => {
+                self.handle_finished_with_effect(ticket, outcome, now, &mut fx)
+            }
             Input::OutcomePersisted(ticket) => self.outcome_persisted(ticket, now, &mut fx),
             Input::OutcomeFailed(ticket) => self.outcome_persisted(ticket, now, &mut fx),
             Input::Deadline => self.expire(now, &mut fx),

@@ -21,6 +21,8 @@ pub(super) struct FinishedCommand {
     pub(super) record: Arc<CommandRecord>,
     pub(super) outcome: CommandOutcome,
     pub(super) at: Now,
+    /// Whether it has a stored record.
+    pub(super) stored: bool,
 }
 
 /// The cache of finished commands.
@@ -64,9 +66,9 @@ impl OutcomeCache {
         let mut emptied: Vec<OutcomeSlot> =
             self.done.iter().filter(|(_, done)| own(done)).map(|(slot, _)| *slot).collect();
         let erased = emptied.iter().filter_map(|slot| Some((*slot, self.done.remove(slot)?))).collect();
-        let words = quoted_id(session);
+        let quoted = quoted_id(session);
         for (slot, done) in &mut self.done {
-            if done.outcome.body.text().is_some_and(|text| text.contains(&words)) {
+            if done.outcome.body.text().is_some_and(|text| text.contains(&quoted)) {
                 done.outcome.body = ReplyBody::Removed;
                 emptied.push(*slot);
             }

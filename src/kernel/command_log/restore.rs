@@ -40,7 +40,9 @@ impl CommandLog {
                     outcome
                 }
             };
-            let slot = log.outcomes.insert(FinishedCommand { record: Arc::clone(&record), outcome, at }, &log.limits);
+            let slot = log
+                .outcomes
+                .insert(FinishedCommand { record: Arc::clone(&record), outcome, at, stored: true }, &log.limits);
             restored.push((record, slot));
         }
         log.evict_beyond_limit(&mut fx);

@@ -1,4 +1,4 @@
-//! Inputs: a command as its protocol adapter describes it, and the results that the driver reports later.
+//! Inputs: a command as its protocol describes it, and the results that the driver reports later.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct Submission {
     pub persistence: Persistence,
     /// How the rate limiter counts it.
     pub rate_class: RateClass,
-    /// Formats an error of the log in the words of its protocol.
+    /// Formats an error of the log as its protocol spells it.
     pub format_error: ErrorFormatter,
 }
 
@@ -69,9 +69,14 @@ pub enum Scheduling {
 pub enum Persistence {
     /// Its admission is on disk before it runs, and its outcome is written before it is announced.
     Durable,
-    /// It runs at once, and its outcome is cached and written later. A read may run again after a crash, and a stop
-    /// must not wait for the disk.
+    /// It does not wait for the disk before it runs, and its driver commits its outcome in one batch with its effect,
+    /// so that neither is stored without the other. An outcome without an effect is written before it is announced. Its
+    /// admission is stored only while it waits for its turn.
+    WithEffect,
+    /// It runs at once, and its outcome is cached and written later: a stop must not wait for the disk.
     Relaxed,
+    /// It only reads: its outcome is cached and not stored. After a restart it runs again.
+    Cached,
 }
 
 /// How the rate limiter counts a command.
@@ -97,6 +102,8 @@ pub enum Input {
     AdmissionFailed(Ticket),
     /// A running command has ended. The input is ignored if the command has timed out.
     Finished(Ticket, CommandOutcome),
+    /// A running command has ended, and its outcome is committed with its effect.
+    FinishedWithEffect(Ticket, CommandOutcome),
     /// The outcome of an [`Effect::PersistOutcome`](super::Effect::PersistOutcome) is written.
     OutcomePersisted(Ticket),
     /// The outcome could not be written. The sender gets it nevertheless, and it is cached until a restart.

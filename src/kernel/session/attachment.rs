@@ -8,7 +8,7 @@ use crate::kernel::time::Now;
 
 impl Session {
     pub(super) fn attach(&mut self, caller: &Caller, seen: Seq, rights: Rights, now: Now, fx: &mut Effects) -> Reply {
-        self.roster.join(caller.id, caller.rights.and(rights), self.limits.participants)?;
+        self.roster.attach(caller, caller.rights.and(rights), self.limits.attached)?;
         let gap = self.gap_after(seen);
         let newest = self.state.last_seq;
         let replay = match gap {

@@ -2,8 +2,10 @@
 
 use super::Session;
 use super::effects::Effects;
-use crate::kernel::command::{Answer, Caller, Command, Openness, Prompt, QueueEntry, Repetition, Reply, Steer};
-use crate::kernel::event::{EventKind, Message, Opening, QueuedMessage, RunOutcome, Steering};
+use crate::kernel::command::{
+    Answer, Caller, Command, Prompt, QueueEntry, Repetition, Reply, Right, SessionStatus, Steer,
+};
+use crate::kernel::event::{EventKind, Message, Opening, QueuedMessage, RunEvent, RunOutcome, SessionEvent, Steering};
 use crate::kernel::id::{MessageId, RunId, Seq};
 use crate::kernel::idempotency::KeySpace;
 use crate::kernel::refusal::Refusal;
@@ -23,9 +25,22 @@ impl Session {
         if let Some(expected) = if_version.filter(|expected| *expected != actual) {
             return Err(Refusal::Stale { expected, actual });
         }
-        self.next_version = command.bumps_version().then(|| actual.saturating_add(1));
+        let policy = command.policy();
+        // A gate can name its voters, who then need no right to decide, only a connection that may.
+        if !(self.is_named_voter(caller, &command) && self.roster.bound(caller).contains(policy.right)) {
+            self.require(caller, policy.right)?;
+        }
+        let (admits, opens) = (self.admits(caller, &command), matches!(command, Command::Open(_)));
+        if admits && !opens {
+            self.admit(caller, now, fx)?;
+        }
+        self.next_version = policy.bumps_version.then(|| actual.saturating_add(1));
         let reply = self.dispatch(caller, command, now, fx);
         self.next_version = None;
+        if admits && opens && reply.is_ok() {
+            // The opening is the first event of every session.
+            self.admit(caller, now, fx)?;
+        }
         reply
     }
 
@@ -42,25 +57,40 @@ impl Session {
             Command::Attach { seen, rights } => self.attach(caller, seen, rights, now, fx),
             Command::Resume { seen, rights } => self.resume(caller, seen, rights, now, fx),
             Command::Detach => {
-                self.roster.leave(caller.id);
+                self.roster.detach(caller.id);
                 fx.unsubscribe(caller.id);
                 Ok(Answer::Detached)
             }
             Command::Describe => Ok(Answer::Described(Box::new(self.snapshot()))),
             Command::ListGates => Ok(self.list_gates()),
-            Command::Rename { name } => self.rename(caller, name, now, fx),
+            Command::Rename { name } => self.rename(name, now, fx),
             Command::End => self.end(caller, now, fx),
             Command::BumpVersion { change: what } => self.bump_version(caller, what, now, fx),
             Command::Load => self.load(caller, now, fx),
             Command::Reopen(opening) => self.reopen(caller, opening, now, fx),
             Command::Adjust(adjustment) => self.adjust(caller, adjustment, now, fx),
-            Command::UserCommand(command) => self.start_user_command(caller, *command, now, fx),
-            Command::StopUserCommand { call } => self.stop_user_commands(caller, call.as_ref(), fx),
+            Command::UserCommand(command) => self.start_user_command(*command, now, fx),
+            Command::StopUserCommand { call } => self.stop_user_commands(call.as_ref(), fx),
             Command::Compact { instructions } => self.compact(caller, instructions, now, fx),
             Command::StopCompaction => self.stop_compaction(caller, now, fx),
-            Command::StopRetry => self.stop_retry(caller, fx),
+            Command::StopRetry => self.stop_retry(fx),
             Command::Branch(branch) => self.branch(caller, branch, now, fx),
             Command::Import(import) => self.import(caller, *import, now, fx),
+            Command::Join(participant) => self.join(caller, participant, now, fx),
+            Command::Leave { reason } => self.leave(caller, reason, now, fx),
+            Command::Remove { participant, reason } => self.remove(caller, participant, reason, now, fx),
+            Command::ChangeRoles { participant, roles, capabilities } => {
+                self.change_roles(caller, participant, roles, capabilities, now, fx)
+            }
+            Command::GrantApproval { participant, granted } => {
+                self.grant_approval(caller, participant, granted, now, fx)
+            }
+            Command::ListParticipants => Ok(self.list_participants()),
+            Command::Post(post) => Ok(self.post(caller, *post, now, fx)),
+            Command::Audit { seen } => self.audit(caller, seen, now, fx),
+            Command::PrepareFork { at } => self.prepare_fork(caller, at),
+            Command::OpenFork(fork) => self.open_fork(caller, *fork, now, fx),
+            Command::OpenGate(proposal) => self.open_standing_gate(*proposal, now, fx),
         }
     }
 
@@ -69,7 +99,7 @@ impl Session {
             return Err(Refusal::AlreadyOpen);
         }
         self.ensure_attached(caller, self.issued, fx)?;
-        self.record(EventKind::SessionOpened(Box::new(opening)), now, fx);
+        self.record(EventKind::Session(SessionEvent::Opened(Box::new(opening))), now, fx);
         Ok(Answer::Opened(self.state.phase()))
     }
 
@@ -99,22 +129,20 @@ impl Session {
             return Err(Refusal::QueueFull);
         }
         let queued = QueuedMessage { run: run.clone(), message: into_message(prompt, caller) };
-        self.record_for(None, EventKind::MessageQueued(Box::new(queued)), now, fx);
+        self.record_for(None, EventKind::Run(RunEvent::MessageQueued(Box::new(queued))), now, fx);
         Ok(Answer::Queued { run, position: self.state.queue.len() })
     }
 
     fn unqueue(&mut self, caller: &Caller, message: MessageId, now: Now, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).prompt)?;
         if !self.state.queue.iter().any(|queued| queued.message.message == message) {
             return Err(Refusal::NotQueued);
         }
         let by = caller.source.clone();
-        self.record_for(None, EventKind::MessageUnqueued { message, by }, now, fx);
+        self.record_for(None, EventKind::Run(RunEvent::MessageUnqueued { message, by }), now, fx);
         Ok(Answer::Unqueued)
     }
 
     fn steer(&mut self, caller: &Caller, steer: Steer, now: Now, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).prompt)?;
         let key = (KeySpace::Steer, steer.message.clone());
         if let Some(run) = self.state.idempotency.lookup(&key, steer.fingerprint)? {
             return Ok(Answer::Steered(run.clone()));
@@ -128,12 +156,11 @@ impl Session {
         let answer = Answer::Steered(run.id.clone());
         let Steer { message, text, images, fingerprint } = steer;
         let steering = Steering { message, text, images, fingerprint, by: caller.source.clone() };
-        self.record(EventKind::Steered(Box::new(steering)), now, fx);
+        self.record(EventKind::Run(RunEvent::Steered(Box::new(steering))), now, fx);
         Ok(answer)
     }
 
     fn cancel(&mut self, caller: &Caller, run: Option<&RunId>, reason: String, now: Now, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).control)?;
         let active = self.state.run.as_ref().ok_or(Refusal::NoActiveRun)?;
         if run.is_some_and(|run| *run != active.id) {
             return Err(Refusal::NoActiveRun);
@@ -142,17 +169,15 @@ impl Session {
         Ok(Answer::Cancelling)
     }
 
-    fn rename(&mut self, caller: &Caller, name: String, now: Now, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).control)?;
-        self.record_for(None, EventKind::SessionRenamed { name }, now, fx);
+    fn rename(&mut self, name: String, now: Now, fx: &mut Effects) -> Reply {
+        self.record_for(None, EventKind::Session(SessionEvent::Renamed { name }), now, fx);
         Ok(Answer::Renamed)
     }
 
     fn end(&mut self, caller: &Caller, now: Now, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).control)?;
         self.ensure_idle()?;
-        if self.state.open == Openness::Open {
-            self.record_for(None, EventKind::SessionEnded { by: caller.source.clone() }, now, fx);
+        if self.state.open == SessionStatus::Open {
+            self.record_for(None, EventKind::Session(SessionEvent::Ended { by: caller.source.clone() }), now, fx);
         }
         Ok(Answer::Ended)
     }
@@ -167,15 +192,16 @@ impl Session {
     }
 
     fn list_gates(&self) -> Answer {
-        let mut questions: Vec<_> = self.state.gates.values().map(|gate| gate.question.clone()).collect();
-        questions.sort_by_key(|question| question.expires);
-        Answer::Gates { run: self.state.run.as_ref().map(|run| run.id.clone()), questions }
+        let mut gates: Vec<_> =
+            self.state.gates.values().map(|gate| (gate.run.clone(), gate.question.clone())).collect();
+        gates.sort_by_key(|(_, question)| question.expires);
+        Answer::Gates(gates)
     }
 
     /// Attaches a caller that is not attached yet; it gets the events after `seen`.
     fn ensure_attached(&mut self, caller: &Caller, seen: Seq, fx: &mut Effects) -> Result<(), Refusal> {
         if !self.roster.contains(caller.id) {
-            self.roster.join(caller.id, caller.rights, self.limits.participants)?;
+            self.roster.attach(caller, caller.rights, self.limits.attached)?;
             fx.subscribe(caller.id, seen);
         }
         Ok(())
@@ -183,9 +209,12 @@ impl Session {
 
     /// Returns the run of a repeated message, or `None` for a new one that may be accepted.
     fn find_repetition(&self, caller: &Caller, scope: KeySpace, prompt: &Prompt) -> Result<Option<RunId>, Refusal> {
-        self.require(self.roster.rights(caller).prompt)?;
+        // A rule can let calls start without a gate, so it takes the right to decide.
+        if !prompt.rules.is_empty() {
+            self.require(caller, Right::Decide)?;
+        }
         let known = self.state.idempotency.lookup(&(scope, prompt.message.clone()), prompt.fingerprint)?.cloned();
-        if known.is_none() && self.state.open == Openness::Ended {
+        if known.is_none() && self.state.open == SessionStatus::Ended {
             return Err(Refusal::SessionEnded);
         }
         Ok(known)
@@ -202,13 +231,9 @@ impl Session {
     /// Checks that the session accepts messages.
     pub(super) fn ensure_open(&self) -> Result<(), Refusal> {
         match self.state.open {
-            Openness::Open => Ok(()),
-            Openness::Ended => Err(Refusal::SessionEnded),
+            SessionStatus::Open => Ok(()),
+            SessionStatus::Ended => Err(Refusal::SessionEnded),
         }
-    }
-
-    pub(super) fn require(&self, right: bool) -> Result<(), Refusal> {
-        if right { Ok(()) } else { Err(Refusal::NotPermitted) }
     }
 }
 

@@ -4,7 +4,7 @@ use super::Session;
 use super::effects::Effects;
 use crate::kernel::command::{Answer, Caller, Reply};
 use crate::kernel::effect::{CompactionReport, CompactionRequest};
-use crate::kernel::event::{Compaction, CompactionFailure, CompactionReason, EventKind};
+use crate::kernel::event::{Compaction, CompactionFailure, CompactionReason, ContextEvent, EventKind, RunEvent};
 use crate::kernel::id::Seq;
 use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
@@ -18,11 +18,10 @@ impl Session {
         now: Now,
         fx: &mut Effects,
     ) -> Reply {
-        self.require(self.roster.rights(caller).prompt)?;
         self.ensure_open()?;
         self.ensure_idle()?;
         let (reason, by) = (CompactionReason::Manual, Some(caller.source.clone()));
-        self.record_for(None, EventKind::CompactionStarted { reason, by }, now, fx);
+        self.record_for(None, EventKind::Context(ContextEvent::CompactionStarted { reason, by }), now, fx);
         let start_seq = self.state.last_seq;
         let (context_from, model_choice) = (self.state.context_from, self.state.model_choice());
         fx.compact(CompactionRequest { start_seq, instructions, context_from, last_seq: start_seq, model_choice });
@@ -30,7 +29,6 @@ impl Session {
     }
 
     pub(super) fn stop_compaction(&mut self, caller: &Caller, now: Now, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).control)?;
         if self.state.compaction.is_none() {
             return Err(Refusal::NoCompaction);
         }
@@ -53,8 +51,10 @@ impl Session {
             return;
         }
         match report {
-            CompactionReport::Usage(usage) => self.record(EventKind::TurnUsage(usage), now, fx),
-            CompactionReport::Done(compaction) => self.record(EventKind::Compacted(compaction), now, fx),
+            CompactionReport::Usage(usage) => self.record(EventKind::Run(RunEvent::TurnUsage(usage)), now, fx),
+            CompactionReport::Done(compaction) => {
+                self.record(EventKind::Context(ContextEvent::Compacted(compaction)), now, fx)
+            }
             CompactionReport::Failed { message } => {
                 self.fail_compaction(CompactionFailure::Failed, Some(message), false, now, fx);
             }
@@ -65,14 +65,14 @@ impl Session {
     /// Records that the active run needs a compaction.
     pub(super) fn begin_run_compaction(&mut self, reason: CompactionReason, now: Now, fx: &mut Effects) {
         if self.state.compaction.is_none() {
-            self.record(EventKind::CompactionStarted { reason, by: None }, now, fx);
+            self.record(EventKind::Context(ContextEvent::CompactionStarted { reason, by: None }), now, fx);
         }
     }
 
     /// Records the summary that the active run needed, unless the compaction was aborted.
     pub(super) fn complete_run_compaction(&mut self, compaction: Box<Compaction>, now: Now, fx: &mut Effects) {
         if self.state.compaction.is_some() {
-            self.record(EventKind::Compacted(compaction), now, fx);
+            self.record(EventKind::Context(ContextEvent::Compacted(compaction)), now, fx);
         }
     }
 
@@ -85,12 +85,11 @@ impl Session {
         fx: &mut Effects,
     ) {
         if self.state.compaction.is_some() {
-            self.record(EventKind::CompactionFailed { failure, message, will_retry }, now, fx);
+            self.record(EventKind::Context(ContextEvent::CompactionFailed { failure, message, will_retry }), now, fx);
         }
     }
 
-    pub(super) fn stop_retry(&self, caller: &Caller, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).control)?;
+    pub(super) fn stop_retry(&self, fx: &mut Effects) -> Reply {
         let waiting = self.state.run.as_ref().filter(|run| run.retry_attempt.is_some());
         fx.stop_retry(waiting.ok_or(Refusal::NoRetry)?.id.clone());
         Ok(Answer::RetryStopped)
@@ -105,7 +104,7 @@ impl Session {
         fx: &mut Effects,
     ) {
         if self.state.run.as_ref().is_some_and(|run| run.retry_attempt.is_some()) {
-            self.record(EventKind::RetryEnded { succeeded, attempt, message }, now, fx);
+            self.record(EventKind::Run(RunEvent::RetryEnded { succeeded, attempt, message }), now, fx);
         }
     }
 

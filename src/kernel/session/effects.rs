@@ -4,10 +4,11 @@
 //! replies, the subscriptions, the events to emit, and last what changes the outside world. The ordering guarantees
 //! hold by construction.
 
+use crate::kernel::audience::Audience;
 use crate::kernel::command::{PrivateEvent, Reply};
 use crate::kernel::effect::{CompactionRequest, Effect, Ticket, TurnRequest};
 use crate::kernel::event::{Criterion, Event, Intention};
-use crate::kernel::id::{CallId, ParticipantId, RunId, Seq};
+use crate::kernel::id::{CallId, ConnectionId, RunId, Seq};
 
 /// Effects, grouped by when they are due.
 #[derive(Debug, Default)]
@@ -52,16 +53,20 @@ impl Effects {
         self.replies.push(Effect::Reply(ticket, reply, version));
     }
 
-    pub(super) fn subscribe(&mut self, participant: ParticipantId, after: Seq) {
-        self.subscriptions.push(Effect::Subscribe { participant, after });
+    pub(super) fn subscribe(&mut self, connection: ConnectionId, after: Seq) {
+        self.subscriptions.push(Effect::Subscribe { connection, after });
     }
 
-    pub(super) fn unsubscribe(&mut self, participant: ParticipantId) {
-        self.subscriptions.push(Effect::Unsubscribe(participant));
+    pub(super) fn unsubscribe(&mut self, connection: ConnectionId) {
+        self.subscriptions.push(Effect::Unsubscribe(connection));
     }
 
-    pub(super) fn emit_to(&mut self, participant: ParticipantId, what: PrivateEvent) {
-        self.subscriptions.push(Effect::EmitTo(participant, what));
+    pub(super) fn emit_to(&mut self, connection: ConnectionId, what: PrivateEvent) {
+        self.subscriptions.push(Effect::EmitTo(connection, what));
+    }
+
+    pub(super) fn tell(&mut self, audience: Audience, event: PrivateEvent) {
+        self.subscriptions.push(Effect::Tell { audience, event });
     }
 
     pub(super) fn request_turn(&mut self, turn: TurnRequest) {

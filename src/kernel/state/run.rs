@@ -198,7 +198,7 @@ impl Run {
         match result.purpose {
             Purpose::Work => {
                 self.steps_done += 1;
-                self.last_call = Some(result.clone());
+                self.last_call = Some(result.without_diff());
             }
             Purpose::Check(index) => {
                 if let Some(criterion) = self.criteria.get(index as usize) {

@@ -1,9 +1,10 @@
-//! The command types of the protocol, with the properties that depend on the type alone.
+//! The command types of the protocol: one row each, with whether a session is required and how the command log treats
+//! the command.
 
-use super::command_policy::{CommandPolicy, Persistence, RateClass, Scheduling, VersionEffect};
+use crate::protocol::command_policy::{CommandPolicy, Persistence, RateClass, Scheduling};
 
 macro_rules! kinds {
-    ($($kind:ident = $name:literal,)+) => {
+    ($($kind:ident, $name:literal, $session:ident, $policy:ident;)+) => {
         /// A command's type.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
@@ -28,51 +29,65 @@ macro_rules! kinds {
                     _ => None,
                 }
             }
+
+            /// Returns whether the command requires a session id.
+            pub const fn session_requirement(self) -> SessionRequirement {
+                match self {
+                    $(Self::$kind => SessionRequirement::$session,)+
+                }
+            }
+
+            /// Returns the execution policy of the command.
+            pub const fn policy(self) -> CommandPolicy {
+                match self {
+                    $(Self::$kind => $policy,)+
+                }
+            }
         }
     };
 }
 
 kinds! {
-    ListSessions = "list_sessions",
-    CreateSession = "create_session",
-    DeleteSession = "delete_session",
-    SwitchSession = "switch_session",
-    GetMetrics = "get_metrics",
-    HealthCheck = "health_check",
-    ListStoredSessions = "list_stored_sessions",
-    LoadSession = "load_session",
-    GetAvailableModels = "get_available_models",
-    GetCommands = "get_commands",
-    GetSkills = "get_skills",
-    GetTools = "get_tools",
-    ListSessionFiles = "list_session_files",
-    Prompt = "prompt",
-    Steer = "steer",
-    FollowUp = "follow_up",
-    Abort = "abort",
-    GetState = "get_state",
-    GetMessages = "get_messages",
-    SetModel = "set_model",
-    CycleModel = "cycle_model",
-    SetThinkingLevel = "set_thinking_level",
-    CycleThinkingLevel = "cycle_thinking_level",
-    SetSessionName = "set_session_name",
-    Compact = "compact",
-    AbortCompaction = "abort_compaction",
-    SetAutoCompaction = "set_auto_compaction",
-    SetAutoRetry = "set_auto_retry",
-    AbortRetry = "abort_retry",
-    Bash = "bash",
-    AbortBash = "abort_bash",
-    GetSessionStats = "get_session_stats",
-    ExportHtml = "export_html",
-    NewSession = "new_session",
-    SwitchSessionFile = "switch_session_file",
-    Fork = "fork",
-    GetForkMessages = "get_fork_messages",
-    GetLastAssistantText = "get_last_assistant_text",
-    GetContextUsage = "get_context_usage",
-    ExtensionUiResponse = "extension_ui_response",
+    ListSessions, "list_sessions", Optional, READ;
+    CreateSession, "create_session", Optional, WRITE;
+    DeleteSession, "delete_session", Required, DELETE;
+    SwitchSession, "switch_session", Required, READ;
+    GetMetrics, "get_metrics", Optional, READ;
+    HealthCheck, "health_check", Optional, READ;
+    ListStoredSessions, "list_stored_sessions", Optional, READ;
+    LoadSession, "load_session", Optional, WRITE;
+    GetAvailableModels, "get_available_models", Required, READ;
+    GetCommands, "get_commands", Required, READ;
+    GetSkills, "get_skills", Required, READ;
+    GetTools, "get_tools", Required, READ;
+    ListSessionFiles, "list_session_files", Required, READ;
+    Prompt, "prompt", Required, MESSAGE;
+    Steer, "steer", Required, STEER;
+    FollowUp, "follow_up", Required, MESSAGE;
+    Abort, "abort", Required, CONTROL;
+    GetState, "get_state", Required, READ;
+    GetMessages, "get_messages", Required, READ;
+    SetModel, "set_model", Required, SETTING;
+    CycleModel, "cycle_model", Required, SETTING;
+    SetThinkingLevel, "set_thinking_level", Required, CHANGE;
+    CycleThinkingLevel, "cycle_thinking_level", Required, SETTING;
+    SetSessionName, "set_session_name", Required, RENAME;
+    Compact, "compact", Required, LONG_WORK;
+    AbortCompaction, "abort_compaction", Required, CONTROL;
+    SetAutoCompaction, "set_auto_compaction", Required, CHANGE;
+    SetAutoRetry, "set_auto_retry", Required, CHANGE;
+    AbortRetry, "abort_retry", Required, CONTROL;
+    Bash, "bash", Required, LONG_WORK;
+    AbortBash, "abort_bash", Required, CONTROL;
+    GetSessionStats, "get_session_stats", Required, READ;
+    ExportHtml, "export_html", Required, WRITE;
+    NewSession, "new_session", Required, WORK;
+    SwitchSessionFile, "switch_session_file", Required, WORK;
+    Fork, "fork", Required, WORK;
+    GetForkMessages, "get_fork_messages", Required, READ;
+    GetLastAssistantText, "get_last_assistant_text", Required, READ;
+    GetContextUsage, "get_context_usage", Required, READ;
+    ExtensionUiResponse, "extension_ui_response", Required, CONTROL;
 }
 
 /// Whether a command type requires a session id.
@@ -84,108 +99,43 @@ pub enum SessionRequirement {
     Required,
 }
 
-impl Kind {
-    /// Returns whether the command requires a session id.
-    pub const fn session_requirement(self) -> SessionRequirement {
-        match self {
-            Self::ListSessions
-            | Self::GetMetrics
-            | Self::HealthCheck
-            | Self::ListStoredSessions
-            | Self::CreateSession
-            | Self::LoadSession => SessionRequirement::Optional,
-            Self::DeleteSession
-            | Self::SwitchSession
-            | Self::GetAvailableModels
-            | Self::GetCommands
-            | Self::GetSkills
-            | Self::GetTools
-            | Self::ListSessionFiles
-            | Self::Prompt
-            | Self::Steer
-            | Self::FollowUp
-            | Self::Abort
-            | Self::GetState
-            | Self::GetMessages
-            | Self::SetModel
-            | Self::CycleModel
-            | Self::SetThinkingLevel
-            | Self::CycleThinkingLevel
-            | Self::SetSessionName
-            | Self::Compact
-            | Self::AbortCompaction
-            | Self::SetAutoCompaction
-            | Self::SetAutoRetry
-            | Self::AbortRetry
-            | Self::Bash
-            | Self::AbortBash
-            | Self::GetSessionStats
-            | Self::ExportHtml
-            | Self::NewSession
-            | Self::SwitchSessionFile
-            | Self::Fork
-            | Self::GetForkMessages
-            | Self::GetLastAssistantText
-            | Self::GetContextUsage
-            | Self::ExtensionUiResponse => SessionRequirement::Required,
-        }
-    }
-
-    /// Returns the execution policy of the command.
-    pub const fn policy(self) -> CommandPolicy {
-        match self {
-            Self::ListSessions
-            | Self::SwitchSession
-            | Self::GetMetrics
-            | Self::HealthCheck
-            | Self::ListStoredSessions
-            | Self::GetAvailableModels
-            | Self::GetCommands
-            | Self::GetSkills
-            | Self::GetTools
-            | Self::ListSessionFiles
-            | Self::GetState
-            | Self::GetMessages
-            | Self::GetSessionStats
-            | Self::GetForkMessages
-            | Self::GetLastAssistantText
-            | Self::GetContextUsage => CommandPolicy {
-                scheduling: Scheduling::Read,
-                time_limit: Some(SHORT_TIMEOUT_MILLIS),
-                persistence: Persistence::Relaxed,
-                version_effect: VersionEffect::Unchanged,
-                rate_class: RateClass::Ordinary,
-            },
-            Self::CreateSession | Self::LoadSession => CommandPolicy::write(None, VersionEffect::Created),
-            Self::DeleteSession => {
-                CommandPolicy { rate_class: RateClass::Control, ..CommandPolicy::write(None, VersionEffect::Removed) }
-            }
-            Self::SetSessionName | Self::ExportHtml => CommandPolicy::write(None, VersionEffect::Incremented),
-            Self::Abort | Self::AbortCompaction | Self::AbortRetry | Self::AbortBash | Self::ExtensionUiResponse => {
-                CommandPolicy::control(SHORT_TIMEOUT_MILLIS)
-            }
-            Self::Steer => CommandPolicy {
-                scheduling: Scheduling::Bypass,
-                ..CommandPolicy::write(Some(LONG_TIMEOUT_MILLIS), VersionEffect::Incremented)
-            },
-            Self::Compact | Self::Bash => CommandPolicy {
-                scheduling: Scheduling::LongWrite,
-                ..CommandPolicy::write(Some(LONG_TIMEOUT_MILLIS), VersionEffect::Incremented)
-            },
-            Self::Prompt | Self::FollowUp | Self::NewSession | Self::SwitchSessionFile | Self::Fork => {
-                CommandPolicy::write(Some(LONG_TIMEOUT_MILLIS), VersionEffect::Incremented)
-            }
-            Self::SetModel
-            | Self::CycleModel
-            | Self::SetThinkingLevel
-            | Self::CycleThinkingLevel
-            | Self::SetAutoCompaction
-            | Self::SetAutoRetry => CommandPolicy::write(Some(SHORT_TIMEOUT_MILLIS), VersionEffect::Incremented),
-        }
-    }
-}
-
 /// Time limit of reads, settings and aborts: 30 seconds.
-const SHORT_TIMEOUT_MILLIS: u64 = 30_000;
+const SHORT_MILLIS: Option<u64> = Some(30_000);
 /// Time limit of commands that may do long work: 5 minutes.
-const LONG_TIMEOUT_MILLIS: u64 = 300_000;
+const LONG_MILLIS: Option<u64> = Some(300_000);
+
+/// A command that only reads.
+const READ: CommandPolicy = CommandPolicy {
+    scheduling: Scheduling::Read,
+    time_limit: SHORT_MILLIS,
+    persistence: Persistence::Cached,
+    rate_class: RateClass::Ordinary,
+};
+/// A command that changes state, and waits for its turn in the lane.
+const WRITE: CommandPolicy = CommandPolicy {
+    scheduling: Scheduling::Write,
+    time_limit: None,
+    persistence: Persistence::Durable,
+    rate_class: RateClass::Ordinary,
+};
+/// A deletion is possible while too many other commands are sent.
+const DELETE: CommandPolicy = CommandPolicy { rate_class: RateClass::Control, ..WRITE };
+const SETTING: CommandPolicy = CommandPolicy { time_limit: SHORT_MILLIS, ..WRITE };
+const WORK: CommandPolicy = CommandPolicy { time_limit: LONG_MILLIS, ..WRITE };
+/// Work during which reads continue.
+const LONG_WORK: CommandPolicy = CommandPolicy { scheduling: Scheduling::LongWrite, ..WORK };
+/// Commands that are one change of their session and return nothing: their outcome is stored with the change.
+const RENAME: CommandPolicy = CommandPolicy { persistence: Persistence::WithEffect, ..WRITE };
+const CHANGE: CommandPolicy = CommandPolicy { persistence: Persistence::WithEffect, ..SETTING };
+const MESSAGE: CommandPolicy = CommandPolicy { persistence: Persistence::WithEffect, ..WORK };
+const STEER: CommandPolicy = CommandPolicy { scheduling: Scheduling::Bypass, ..MESSAGE };
+/// A command that stops or answers running work.
+///
+/// It does not wait for the disk and works while nothing can be written. Its effect is recorded in the events of its
+/// session, and the session itself refuses to grant anything while storage fails.
+const CONTROL: CommandPolicy = CommandPolicy {
+    scheduling: Scheduling::Bypass,
+    time_limit: SHORT_MILLIS,
+    persistence: Persistence::Relaxed,
+    rate_class: RateClass::Control,
+};

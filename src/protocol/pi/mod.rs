@@ -1,18 +1,19 @@
 //! The Pi protocol, version 1.0.0: commands with ids, dependencies and versions; responses; events of sessions.
 //!
-//! Lenient in, strict out. [`decode`] parses a line into a [`Request`](request::Request) or the refusal to send;
+//! Lenient in, strict out. [`decode`] parses a line into a command or the refusal to send;
 //! [`encode`] writes responses and events; a [`Projection`](projection::Projection) is the Pi view of a session, folded
 //! from the session's events. The protocol is documented in `docs/protocols/pi.md`, its schemas are in `schemas/pi/`.
 
-pub mod command_policy;
 pub mod decode;
 pub mod encode;
 pub mod error_text;
 pub mod kind;
 pub mod projection;
-pub mod request;
+mod protocol;
 pub mod session_file;
 mod timestamp;
+
+pub use protocol::PiProtocol;
 
 /// The version of the protocol.
 pub const PROTOCOL: &str = "1.0.0";

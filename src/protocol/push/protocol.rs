@@ -1,29 +1,46 @@
-//! The protocol as a connection speaks it. It has no state: every line stands for itself.
+//! The Push protocol as an implementation of [`Protocol`]. It is stateless: each line is decoded on its own.
 
 use super::decode::{self, DecodeLimits, MalformedRequest, RequestError};
 use super::encode;
 use crate::kernel::command::PrivateEvent;
 use crate::kernel::event::Event;
 use crate::kernel::id::SessionId;
-use crate::protocol::error::ErrorBody;
-use crate::protocol::intent::{Malformed, Request, RequestTag};
+use crate::protocol::error::{Code, ErrorBody};
+use crate::protocol::intent::{Intent, Malformed, Request, RequestTag};
 use crate::protocol::reply::Reply;
 use crate::protocol::{EventEncoding, Protocol};
 use crate::record;
 use crate::transport::canonical_json::{self, canonicalize};
 
 /// The Push protocol.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PushProtocol {
     limits: DecodeLimits,
     /// How deeply the JSON of a line may be nested.
     depth: usize,
+    /// The protocols that a connection can switch to.
+    other_protocols: Vec<&'static str>,
 }
 
 impl PushProtocol {
-    /// Creates the protocol with the limits of its requests.
-    pub const fn new(limits: DecodeLimits, depth: usize) -> Self {
-        Self { limits, depth }
+    /// Creates the protocol with the limits of its requests, and the names of the protocols that connections can switch to.
+    pub const fn new(limits: DecodeLimits, depth: usize, other_protocols: Vec<&'static str>) -> Self {
+        Self { limits, depth, other_protocols }
+    }
+
+    /// Refuses a switch to a protocol that does not exist.
+    fn check_switch(&self, request: Request) -> Result<Request, Malformed> {
+        if let Intent::SwitchProtocol(switch) = &request.intent
+            && !self.other_protocols.contains(&switch.protocol.as_str())
+        {
+            let allowed: Vec<_> = self.other_protocols.iter().map(|name| format!("\"{name}\"")).collect();
+            let message = match allowed.is_empty() {
+                true => "a WebSocket stays in the protocol of its path".to_owned(),
+                false => format!("payload.protocol: must be {}", allowed.join(" or ")),
+            };
+            return Err(Malformed { tag: request.tag, error: ErrorBody::permanent(Code::InvalidRequest, message) });
+        }
+        Ok(request)
     }
 }
 
@@ -36,10 +53,11 @@ impl Protocol for PushProtocol {
             MalformedRequest::unreadable(RequestError::Unreadable { why: why.to_string() }).into_refusal()
         };
         let line = canonicalize(frame, canonical_json::Limits { depth: self.depth }).map_err(unreadable)?;
-        decode::decode(&line, &self.limits).map_err(MalformedRequest::into_refusal)
+        let request = decode::decode(&line, &self.limits).map_err(MalformedRequest::into_refusal)?;
+        self.check_switch(request)
     }
 
-    fn too_long(&self, bytes: u64, limit: usize) -> Malformed {
+    fn too_long(&self, bytes: u64, limit: usize, _head: &[u8], _tail: &[u8]) -> Malformed {
         MalformedRequest::unreadable(RequestError::TooLong { bytes, limit }).into_refusal()
     }
 

@@ -5,22 +5,18 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::provider::api_error::ApiError;
-use crate::provider::dialect::{ResponseDecoder, classify_trailing_error, interrupted_error};
 use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
-use crate::provider::lines::SseDecoder;
-use crate::provider::model::{Delta, StopReason, TurnEnd};
+use crate::provider::model::{StopReason, TurnEnd};
+use crate::provider::sse_turn::{EventHandler, SseTurnDecoder};
 use crate::provider::turn_builder::{CallFragment, STOP_BYTES, TurnBuilder};
 
 /// The decoder of one response.
-#[derive(Debug)]
-pub(super) struct Decoder {
-    events: SseDecoder,
-    state: DecoderState,
-}
+pub(super) type Decoder = SseTurnDecoder<DecoderState>;
 
+/// The state of a response.
 #[derive(Debug)]
-struct DecoderState {
+pub(super) struct DecoderState {
     turn: TurnBuilder,
     usage: WireUsage,
     /// The thinking, to be sent back unchanged.
@@ -93,40 +89,11 @@ impl Decoder {
             thinking_blocks: Vec::new(),
             completion: Completion::Pending,
         };
-        Self { events: SseDecoder::new(limits.line_bytes), state }
+        Self::with_handler(state, limits.line_bytes)
     }
 }
 
-impl ResponseDecoder for Decoder {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
-        let Self { events, state } = self;
-        state.turn.swap_deltas(out);
-        let outcome = events.feed(bytes, |data| state.accept_event(data));
-        state.turn.swap_deltas(out);
-        outcome
-    }
-
-    fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
-        let Self { events, state } = self;
-        state.turn.swap_deltas(out);
-        let outcome = events.finish(|data| state.accept_event(data));
-        state.turn.swap_deltas(out);
-        outcome.map_err(classify_trailing_error)?;
-        if state.turn.has_stopped() { Ok(()) } else { Err(interrupted_error()) }
-    }
-
-    fn is_done(&self) -> bool {
-        matches!(self.state.completion, Completion::Complete)
-    }
-
-    fn end(&self) -> TurnEnd {
-        let mut end = self.state.turn.end();
-        end.provider_state = encode_state(&self.state.thinking_blocks);
-        end
-    }
-}
-
-impl DecoderState {
+impl EventHandler for DecoderState {
     fn accept_event(&mut self, data: &[u8]) -> Result<(), ModelError> {
         if self.completion == Completion::Complete || data.is_empty() {
             return Ok(());
@@ -163,6 +130,22 @@ impl DecoderState {
         }
     }
 
+    fn turn(&mut self) -> &mut TurnBuilder {
+        &mut self.turn
+    }
+
+    fn is_complete(&self) -> bool {
+        matches!(self.completion, Completion::Complete)
+    }
+
+    fn end(&self) -> TurnEnd {
+        let mut end = self.turn.end();
+        end.provider_state = encode_state(&self.thinking_blocks);
+        end
+    }
+}
+
+impl DecoderState {
     fn accept_block(&mut self, index: u64, block: ContentBlock) -> Result<(), ModelError> {
         match block.r#type.as_str() {
             "text" => self.turn.push_text(block.text.as_deref().unwrap_or_default()),

@@ -74,8 +74,8 @@ fn takes_budget(model: &str) -> bool {
 ///
 /// The server refuses to continue thinking within a turn whose earlier thinking it does not receive.
 fn is_thinking_missing(entries: &[Entry]) -> bool {
-    let asked = entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).map_or(0, |at| at + 1);
-    entries.get(asked..).unwrap_or_default().iter().any(|entry| match entry {
+    let turn_start = entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).map_or(0, |at| at + 1);
+    entries.get(turn_start..).unwrap_or_default().iter().any(|entry| match entry {
         Entry::Assistant { provider_state, text: _, calls } => {
             !calls.is_empty() && provider_state.as_deref().and_then(super::decode::blocks_from_state).is_none()
         }

@@ -52,12 +52,12 @@ impl HttpConnection {
     ) -> Result<Response<Incoming>, Box<TrySendError<WireRequest>>> {
         let mut answer = pin!(self.sender.try_send_request(question));
         let connection = &mut self.connection;
-        let asked = poll_fn(|context| {
+        let response = poll_fn(|context| {
             // If the connection is closed, the response future holds the response or the error.
             let _ = drive(connection, context);
             answer.as_mut().poll(context)
         });
-        asked.await.map_err(Box::new)
+        response.await.map_err(Box::new)
     }
 
     /// Drives the connection as far as possible; ready when it is closed.

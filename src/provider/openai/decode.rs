@@ -5,34 +5,30 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::provider::api_error::ApiError;
-use crate::provider::dialect::{ResponseDecoder, classify_trailing_error, interrupted_error};
 use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
-use crate::provider::lines::SseDecoder;
-use crate::provider::model::{Delta, StopReason, TurnEnd};
+use crate::provider::model::{StopReason, TurnEnd};
+use crate::provider::sse_turn::{EventHandler, SseTurnDecoder};
 use crate::provider::turn_builder::{CallFragment, STOP_BYTES, TurnBuilder};
 
 /// The decoder of one response.
-#[derive(Debug)]
-pub(super) struct Decoder {
-    events: SseDecoder,
-    state: DecoderState,
-}
+pub(super) type Decoder = SseTurnDecoder<DecoderState>;
 
+/// The state of a response.
 #[derive(Debug)]
-struct DecoderState {
+pub(super) struct DecoderState {
     turn: TurnBuilder,
     /// The field in which the server sends its thinking.
     thinking_field: &'static str,
     thinking: String,
-    refused: Refused,
+    refusal: RefusalState,
     completion: Completion,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refused {
-    No,
-    Yes,
+enum RefusalState {
+    None,
+    Refused,
 }
 
 /// Whether the response is complete: usage follows the stop reason.
@@ -102,44 +98,14 @@ impl Decoder {
             turn: TurnBuilder::new(limits, label),
             thinking_field: REASONING_CONTENT,
             thinking: String::new(),
-            refused: Refused::No,
+            refusal: RefusalState::None,
             completion: Completion::Pending,
         };
-        Self { events: SseDecoder::new(limits.line_bytes), state }
+        Self::with_handler(state, limits.line_bytes)
     }
 }
 
-impl ResponseDecoder for Decoder {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
-        let Self { events, state } = self;
-        state.turn.swap_deltas(out);
-        let outcome = events.feed(bytes, |data| state.accept_event(data));
-        state.turn.swap_deltas(out);
-        outcome
-    }
-
-    fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
-        let Self { events, state } = self;
-        state.turn.swap_deltas(out);
-        let outcome = events.finish(|data| state.accept_event(data));
-        state.turn.swap_deltas(out);
-        outcome.map_err(classify_trailing_error)?;
-        // Some servers close the stream without `[DONE]`.
-        if state.turn.has_stopped() { Ok(()) } else { Err(interrupted_error()) }
-    }
-
-    fn is_done(&self) -> bool {
-        matches!(self.state.completion, Completion::Complete)
-    }
-
-    fn end(&self) -> TurnEnd {
-        let mut end = self.state.turn.end();
-        end.provider_state = encode_state(self.state.thinking_field, &self.state.thinking);
-        end
-    }
-}
-
-impl DecoderState {
+impl EventHandler for DecoderState {
     fn accept_event(&mut self, data: &[u8]) -> Result<(), ModelError> {
         if self.completion == Completion::Complete || data.is_empty() {
             return Ok(());
@@ -162,6 +128,22 @@ impl DecoderState {
         Ok(())
     }
 
+    fn turn(&mut self) -> &mut TurnBuilder {
+        &mut self.turn
+    }
+
+    fn is_complete(&self) -> bool {
+        matches!(self.completion, Completion::Complete)
+    }
+
+    fn end(&self) -> TurnEnd {
+        let mut end = self.turn.end();
+        end.provider_state = encode_state(self.thinking_field, &self.thinking);
+        end
+    }
+}
+
+impl DecoderState {
     fn accept_done(&mut self) -> Result<(), ModelError> {
         if !self.turn.has_stopped() {
             let reason = if self.turn.has_calls() { StopReason::ToolCalls } else { StopReason::Done };
@@ -178,9 +160,9 @@ impl DecoderState {
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty())
             && !self.turn.has_stopped()
         {
-            self.turn.finish(match self.refused {
-                Refused::Yes => StopReason::Refused,
-                Refused::No => stop_reason(&reason),
+            self.turn.finish(match self.refusal {
+                RefusalState::Refused => StopReason::Refused,
+                RefusalState::None => stop_reason(&reason),
             });
         }
         Ok(())
@@ -196,7 +178,7 @@ impl DecoderState {
             self.turn.push_text(&text)?;
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
-            self.refused = Refused::Yes;
+            self.refusal = RefusalState::Refused;
             self.turn.push_text(&text)?;
         }
         for fragment in delta.tool_calls.into_iter().flatten() {

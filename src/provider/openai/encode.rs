@@ -23,8 +23,8 @@ pub(super) fn body(request: &Request, token_limit: TokenLimit) -> Value {
     }
     // Thinking is sent back with the calls of the current turn and never with older ones: some servers reject it
     // there.
-    let asked = request.entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).unwrap_or(0);
-    let age = |at| if at > asked { Age::Current } else { Age::Older };
+    let last_message = request.entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).unwrap_or(0);
+    let age = |at| if at > last_message { Age::Current } else { Age::Older };
     messages.extend(request.entries.iter().enumerate().map(|(at, entry)| message(entry, age(at))));
     let mut body = json!({
         "model": request.model,

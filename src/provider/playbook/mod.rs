@@ -177,9 +177,8 @@ fn format_problem(line: usize, text: &str) -> String {
     format!("line {line}: {text}")
 }
 
-const NO_STEPS: &str = "the message has no steps, and no model is chosen that could answer it: `push config` chooses \
-    one, `push run --provider NAME --model NAME` does for one session; without a model, lines that begin with `$ ` and \
-    fenced `sh` or `bash` blocks are run";
+const NO_STEPS: &str = "no model is configured; `push config` chooses one, or start a line of the message with `$ ` to \
+    run a command without a model";
 
 fn success(steps: usize) -> FinishReport {
     let plural = if steps == 1 { "" } else { "s" };
@@ -204,8 +203,8 @@ mod tests {
         let text = "First.\n\n$ one\n$? two\n";
         assert!(matches!(next_action(&turn(text, 0, None)), NextAction::Text(_)));
         assert!(matches!(next_action(&turn(text, 1, None)), NextAction::Call { question: None, .. }));
-        let asked = next_action(&turn(text, 2, Some(ToolOutcome::Succeeded)));
-        assert!(matches!(asked, NextAction::Call { question: Some(question), .. } if question.summary == "two"));
+        let action = next_action(&turn(text, 2, Some(ToolOutcome::Succeeded)));
+        assert!(matches!(action, NextAction::Call { question: Some(question), .. } if question.summary == "two"));
         assert_eq!(
             outcome(&turn(text, 3, Some(ToolOutcome::Succeeded))),
             Some((RunOutcome::Success, "2 steps done".into()))
@@ -257,6 +256,7 @@ mod tests {
             exit_code: None,
             text: String::new(),
             error: None,
+            diff: None,
         });
         let (run, message) = (RunId::new("r"), MessageId::new("m"));
         TurnRequest {

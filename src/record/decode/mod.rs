@@ -3,6 +3,7 @@
 //! `decode_event` is the inverse of [`event_line`](super::encode::event_line). An event of a kind that a
 //! later version recorded is kept as it is.
 
+mod participant;
 mod parts;
 mod tool;
 
@@ -11,16 +12,19 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::gate_compat;
 use super::tool_compat::strip_synthetic_run_id;
 use super::wire::event::{
-    ApprovalRequired, ApprovalVote, AssistantDone, CompactionEnded, CompactionStarted, EventEnvelope, EventsLost,
-    Failure, MessageUnqueued, RetryEnded, RunRecovered, SessionEnded, SessionRenamed, SessionTouched, Status, Token,
-    ToolOutput, UserMessage, Warning,
+    ApprovalRequired, ApprovalVote, AssistantDone, AudienceItem, CompactionEnded, CompactionStarted, EventEnvelope,
+    EventsLost, Failure, MessageUnqueued, RetryEnded, RunRecovered, SessionEnded, SessionRenamed, SessionTouched,
+    Status, Token, ToolOutput, UserMessage, Warning,
 };
 use super::wire::word::DeliveryWord;
 use super::wire::{Text, json};
+use crate::kernel::audience::Audience;
 use crate::kernel::event::{
-    Budget, DenialEffect, Event, EventKind, GateQuestion, Message, QueuedMessage, Steering, UnknownEvent,
+    Budget, ContextEvent, DenialEffect, Event, EventKind, GateEvent, GateQuestion, Message, NoticeEvent, QueuedMessage,
+    RunEvent, SessionEvent, Steering, ToolEvent, UnknownEvent,
 };
 use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
 use crate::kernel::time::Now;
@@ -72,15 +76,30 @@ pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
         run: envelope.run_id.map(RunId::from),
         version: envelope.session_version,
         origin: envelope.entry_id.clone(),
+        audience: envelope.audience.map_or(Audience::All, audience),
         kind,
     }))
+}
+
+fn audience(written: &RawValue) -> Audience {
+    match serde_json::from_str(written.get()) {
+        Ok(AudienceItem::Participants(named)) => Audience::Participants(named.into_iter().map(Into::into).collect()),
+        Ok(AudienceItem::Role(role)) => Audience::Role(role.into()),
+        Err(_) => Audience::Unknown(json(written)),
+    }
 }
 
 /// Returns whether this version knows a kind of event, by the name that records have for it.
 pub(super) fn is_known_kind(name: &str) -> bool {
     let name = serde_json::Value::from(name);
     let line = format!(r#"{{"seq":0,"ts":0,"type":{name},"payload":null}}"#);
-    !decode_event(line.as_bytes()).is_ok_and(|event| matches!(event.kind, EventKind::Unknown(_)))
+    !decode_event(line.as_bytes()).is_ok_and(|event| matches!(event.kind, EventKind::Notice(NoticeEvent::Unknown(_))))
+}
+
+/// Returns whether some lines may contain an event that not everybody may see. A line without one is never taken for
+/// one that has it, unless a JSON value in it has such a field.
+pub(crate) fn names_audience(lines: &[u8]) -> bool {
+    memchr::memmem::find(lines, super::encode::AUDIENCE_MARK).is_some()
 }
 
 /// Returns the position of an event from its line without parsing the rest.
@@ -110,49 +129,60 @@ impl<'a> EventDecoder<'_, 'a> {
     /// Decodes the kind of the event and its data.
     pub(crate) fn kind(&self) -> Result<EventKind, RecordError> {
         Ok(match self.type_name {
-            "assistant_token" => EventKind::TextDelta { text: self.payload::<Token<'_>>()?.text.into_owned() },
-            "thinking_token" => EventKind::ThinkingDelta { text: self.payload::<Token<'_>>()?.text.into_owned() },
+            "assistant_token" => {
+                EventKind::Run(RunEvent::TextDelta { text: self.payload::<Token<'_>>()?.text.into_owned() })
+            }
+            "thinking_token" => {
+                EventKind::Run(RunEvent::ThinkingDelta { text: self.payload::<Token<'_>>()?.text.into_owned() })
+            }
             "tool_output" => {
                 let output: ToolOutput<'_> = self.payload()?;
                 let (call, stream) = (id(output.call_id), output.stream.into());
-                EventKind::CallOutput { call, stream, text: output.text.into_owned() }
+                EventKind::Tool(ToolEvent::Output { call, stream, text: output.text.into_owned() })
             }
-            "session_started" => EventKind::SessionOpened(Box::new(opening(self.payload()?))),
-            "session_renamed" => {
-                EventKind::SessionRenamed { name: self.payload::<SessionRenamed<'_>>()?.name.into_owned() }
+            "session_started" => EventKind::Session(SessionEvent::Opened(Box::new(opening(self.payload()?)))),
+            "session_renamed" => EventKind::Session(SessionEvent::Renamed {
+                name: self.payload::<SessionRenamed<'_>>()?.name.into_owned(),
+            }),
+            "session_ended" => {
+                EventKind::Session(SessionEvent::Ended { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() })
             }
-            "session_ended" => EventKind::SessionEnded { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() },
             "user_message" => self.user_message()?,
             "message_queued" => self.message_queued()?,
             "message_unqueued" => {
                 let gone: MessageUnqueued<'_> = self.payload()?;
-                EventKind::MessageUnqueued { message: id(gone.message_id), by: gone.by.into_owned() }
+                EventKind::Run(RunEvent::MessageUnqueued { message: id(gone.message_id), by: gone.by.into_owned() })
             }
             "status" => self.status()?,
-            "assistant_done" => EventKind::TextDone { message: id(self.payload::<AssistantDone<'_>>()?.message_id) },
-            "usage" => EventKind::TurnUsage(Box::new(turn_usage(self.payload()?))),
-            "tool_call" => EventKind::CallIntended(Box::new(self.intention()?)),
-            "tool_result" => EventKind::CallSettled(Box::new(self.call_result()?)),
-            "approval_required" => EventKind::GateOpened(Box::new(gate_question(self.payload()?))),
+            "assistant_done" => {
+                EventKind::Run(RunEvent::TextDone { message: id(self.payload::<AssistantDone<'_>>()?.message_id) })
+            }
+            "usage" => EventKind::Run(RunEvent::TurnUsage(Box::new(turn_usage(self.payload()?)))),
+            "tool_call" => EventKind::Tool(ToolEvent::Intended(Box::new(self.intention()?))),
+            "tool_result" => EventKind::Tool(ToolEvent::Settled(Box::new(self.call_result()?))),
+            "approval_required" => EventKind::Gate(GateEvent::Opened(Box::new(gate_question(self.payload()?)))),
             "approval_vote" => {
                 let vote: ApprovalVote<'_> = self.payload()?;
                 let (gate, decision) = (id(vote.approval_id), vote.decision.into());
-                EventKind::GateVoted { gate, decision, by: vote.by.into_owned() }
+                let participant = vote.participant_id.map(id);
+                EventKind::Gate(GateEvent::Voted { gate, decision, by: vote.by.into_owned(), participant })
             }
-            "approval_received" => EventKind::GateSettled(Box::new(gate_decision(self.payload()?))),
+            "approval_received" => EventKind::Gate(GateEvent::Settled(Box::new(gate_decision(self.payload()?)))),
             "warning" => {
                 let Warning { code, message, detail } = self.payload()?;
                 let (code, message) = (code.into_owned(), message.into_owned());
-                EventKind::Warned { code, message, detail: owned(detail) }
+                EventKind::Notice(NoticeEvent::Warned { code, message, detail: owned(detail) })
             }
             "error" => {
                 let Failure { code, message, retryable, detail } = self.payload()?;
                 let (code, message) = (code.into_owned(), message.into_owned());
-                EventKind::Failed { code, message, retryable, detail: owned(detail) }
+                EventKind::Notice(NoticeEvent::Failed { code, message, retryable, detail: owned(detail) })
             }
-            "run_recovered" => EventKind::RunRecovered { phase: self.payload::<RunRecovered>()?.found.into() },
+            "run_recovered" => {
+                EventKind::Run(RunEvent::Recovered { phase: self.payload::<RunRecovered>()?.found.into() })
+            }
             "events_lost" => self.decode_loss()?,
-            "run_complete" => EventKind::RunEnded(Box::new(report(self.payload()?))),
+            "run_complete" => EventKind::Run(RunEvent::Ended(Box::new(report(self.payload()?)))),
             other => return self.decode_session_change(other),
         })
     }
@@ -162,26 +192,35 @@ impl<'a> EventDecoder<'_, 'a> {
         Ok(match type_name {
             "session_touched" => {
                 let SessionTouched { what, by } = self.payload()?;
-                EventKind::VersionBumped { change: what.into_owned(), by: by.into_owned() }
+                EventKind::Session(SessionEvent::VersionBumped { change: what.into_owned(), by: by.into_owned() })
             }
-            "session_loaded" => EventKind::Loaded { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() },
+            "session_loaded" => {
+                EventKind::Session(SessionEvent::Loaded { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() })
+            }
             "session_adjusted" => adjusted(self.payload()?),
             "session_branched" => branched(self.payload()?),
             "compaction_started" => {
                 let CompactionStarted { reason, by } = self.payload()?;
-                EventKind::CompactionStarted { reason: reason.into(), by: owned(by) }
+                EventKind::Context(ContextEvent::CompactionStarted { reason: reason.into(), by: owned(by) })
             }
-            "context_compacted" => EventKind::Compacted(Box::new(compaction(self.payload()?))),
+            "context_compacted" => EventKind::Context(ContextEvent::Compacted(Box::new(compaction(self.payload()?)))),
             "compaction_ended" => {
                 let CompactionEnded { ending, message, again } = self.payload()?;
-                EventKind::CompactionFailed { failure: ending.into(), message: owned(message), will_retry: again }
+                EventKind::Context(ContextEvent::CompactionFailed {
+                    failure: ending.into(),
+                    message: owned(message),
+                    will_retry: again,
+                })
             }
-            "retry_started" => EventKind::RetryStarted(Box::new(retry(self.payload()?))),
+            "retry_started" => EventKind::Run(RunEvent::RetryStarted(Box::new(retry(self.payload()?)))),
             "retry_ended" => {
                 let RetryEnded { succeeded, attempt, message } = self.payload()?;
-                EventKind::RetryEnded { succeeded, attempt, message: owned(message) }
+                EventKind::Run(RunEvent::RetryEnded { succeeded, attempt, message: owned(message) })
             }
-            other => EventKind::Unknown(Box::new(self.decode_unknown(other)?)),
+            other => match self.participant_event()? {
+                Some(event) => event,
+                None => EventKind::Notice(NoticeEvent::Unknown(Box::new(self.decode_unknown(other)?))),
+            },
         })
     }
 
@@ -199,20 +238,20 @@ impl<'a> EventDecoder<'_, 'a> {
         if lost.until_seq != self.seq {
             return Err(self.field_error("untilSeq"));
         }
-        Ok(EventKind::EventsLost { after: Seq::new(lost.after_seq), cause: lost.cause.into() })
+        Ok(EventKind::Notice(NoticeEvent::EventsLost { after: Seq::new(lost.after_seq), cause: lost.cause.into() }))
     }
 
     fn user_message(&self) -> Result<EventKind, RecordError> {
         let message: UserMessage<'_> = self.payload()?;
         Ok(match message.delivery {
-            None => EventKind::RunStarted(Box::new(self.message(message)?)),
-            Some(DeliveryWord::Steer) => EventKind::Steered(Box::new(Steering {
+            None => EventKind::Run(RunEvent::Started(Box::new(self.message(message)?))),
+            Some(DeliveryWord::Steer) => EventKind::Run(RunEvent::Steered(Box::new(Steering {
                 fingerprint: self.fingerprint(&message.fingerprint)?,
                 message: id(message.message_id),
                 text: message.text.into_owned(),
                 images: images(message.images),
                 by: message.by.into_owned(),
-            })),
+            }))),
         })
     }
 
@@ -220,7 +259,7 @@ impl<'a> EventDecoder<'_, 'a> {
         let mut message: UserMessage<'_> = self.payload()?;
         let run = message.queued_run_id.take().ok_or_else(|| self.field_error("queuedRunId"))?;
         let queued = QueuedMessage { run: id(run), message: self.message(message)? };
-        Ok(EventKind::MessageQueued(Box::new(queued)))
+        Ok(EventKind::Run(RunEvent::MessageQueued(Box::new(queued))))
     }
 
     fn message(&self, message: UserMessage<'_>) -> Result<Message, RecordError> {
@@ -251,17 +290,20 @@ impl<'a> EventDecoder<'_, 'a> {
         let status: Status<'_> = self.payload()?;
         let detail = owned(status.detail);
         Ok(match (status.call_id, status.stopping) {
-            (None, None) => {
-                EventKind::Status { source: status.source.into_owned(), phase: status.phase.into_owned(), detail }
-            }
-            (Some(call), _) => {
-                EventKind::CallStarted { call: id(call), tool: detail.ok_or_else(|| self.field_error("detail"))? }
-            }
-            (None, Some(stopping)) => EventKind::RunStopping {
+            (None, None) => EventKind::Notice(NoticeEvent::Status {
+                source: status.source.into_owned(),
+                phase: status.phase.into_owned(),
+                detail,
+            }),
+            (Some(call), _) => EventKind::Tool(ToolEvent::Started {
+                call: id(call),
+                tool: detail.ok_or_else(|| self.field_error("detail"))?,
+            }),
+            (None, Some(stopping)) => EventKind::Run(RunEvent::Stopping {
                 outcome: stopping.outcome.into(),
                 reason: detail.ok_or_else(|| self.field_error("detail"))?,
                 by: stopping.by.into_owned(),
-            },
+            }),
         })
     }
 
@@ -286,20 +328,22 @@ pub(crate) fn gate_question(approval: ApprovalRequired<'_>) -> GateQuestion {
     } else {
         details
     };
+    let form = approval.form.as_deref().map(json);
+    let written = (approval.subject, approval.resource);
     GateQuestion {
         gate: id(approval.approval_id),
-        call: id(approval.call_id),
+        subject: gate_compat::subject(&approval.kind, id(approval.call_id), &details, form, written),
         kind: approval.kind.into_owned(),
         title: approval.title.into_owned(),
         summary: approval.summary.into_owned(),
         details,
         choices,
-        quorum: approval.needed,
+        quorum: gate_compat::quorum(approval.needed, approval.quorum),
+        eligible: approval.eligible.map(|ids| ids.into_iter().map(Into::into).collect()),
         expires: Now(approval.expires_at),
         grant_rule: owned(approval.remember),
         digest: owned(approval.sha256),
         on_denial: approval.on_denial.map_or(DenialEffect::EndRun, Into::into),
-        form: approval.form.as_deref().map(json),
     }
 }
 

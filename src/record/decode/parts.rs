@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use crate::kernel::event::{
-    Adjustment, ApprovalScope, Branch, CheckResult, Compaction, Criterion, EventKind, GateDecision, Image, Opening,
-    PendingCall, Retry, RunReport, TokenUsage, TurnUsage, WorkspaceIdentity,
+    Adjustment, ApprovalScope, Branch, CheckResult, Compaction, ContextEvent, Criterion, EventKind, GateDecision,
+    Image, Opening, PendingCall, Retry, RunReport, SessionEvent, TokenUsage, TurnUsage, WorkspaceIdentity,
 };
 use crate::kernel::id::Seq;
 use crate::record::wire::event::{
@@ -26,6 +26,7 @@ pub(super) fn opening(started: SessionStarted<'_>) -> Opening {
         name: owned(started.name),
         confinement: started.sandbox.as_deref().map(json),
         parent: started.parent_session_id.map(id),
+        forked_at: started.forked_at_seq.map(Seq::new),
     }
 }
 
@@ -67,8 +68,10 @@ pub(super) fn gate_decision(received: ApprovalReceived<'_>) -> GateDecision {
         decision: received.decision.into(),
         choice: owned(received.choice),
         by: received.by.into_owned(),
+        participant: received.participant_id.map(id),
         comment: owned(received.comment),
         scope: received.scope.map_or(ApprovalScope::Once, Into::into),
+        rule: owned(received.rule),
         answer: received.answer.as_deref().map(json),
     }
 }
@@ -104,7 +107,7 @@ pub(super) fn adjusted(adjusted: SessionAdjusted<'_>) -> EventKind {
         workspace: adjusted.workspace.map(workspace),
         unloaded: adjusted.unloaded,
     };
-    EventKind::Adjusted { adjustment: Box::new(adjustment), by: adjusted.by.into_owned() }
+    EventKind::Session(SessionEvent::Adjusted { adjustment: Box::new(adjustment), by: adjusted.by.into_owned() })
 }
 
 fn workspace(item: WorkspaceItem<'_>) -> WorkspaceIdentity {
@@ -114,7 +117,7 @@ fn workspace(item: WorkspaceItem<'_>) -> WorkspaceIdentity {
 pub(super) fn branched(branched: SessionBranched<'_>) -> EventKind {
     let SessionBranched { until_seq, from_seq, by } = branched;
     let branch = Branch { until: Seq::new(until_seq), from: Seq::new(from_seq) };
-    EventKind::Branched { branch, by: by.into_owned() }
+    EventKind::Context(ContextEvent::Branched { branch, by: by.into_owned() })
 }
 
 pub(super) fn retry(started: RetryStarted<'_>) -> Retry {

@@ -2,7 +2,7 @@
 
 use super::parts::{id, owned};
 use super::{EventDecoder, RecordError};
-use crate::kernel::event::{CallResult, Intention, Purpose, ToolError};
+use crate::kernel::event::{CallResult, Diff, Intention, Purpose, ToolError};
 use crate::record::tool_compat::strip_error_code;
 use crate::record::wire::event::{StructuredError, ToolCall, ToolResult};
 use crate::record::wire::json;
@@ -31,6 +31,7 @@ impl EventDecoder<'_, '_> {
             exit_code: result.exit_code,
             text: if result.no_output { String::new() } else { result.text.into_owned() },
             error: result.structured_error.map(tool_error),
+            diff: result.diff.map(|text| Diff { text: text.into_owned(), truncated: result.diff_truncated }),
         })
     }
 

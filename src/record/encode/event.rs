@@ -5,13 +5,16 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::message::{steered, user_message};
+use super::participant;
 use super::tool::{tool_call, tool_result};
 use super::{EventHead, json};
 use crate::kernel::event::{
-    Adjustment, ApprovalScope, Branch, Compaction, Decision, DenialEffect, EventKind, GateDecision, GateQuestion,
-    Opening, OutputStream, PendingCall, Retry, RunReport, TurnUsage, UnknownEvent, WorkspaceIdentity,
+    Adjustment, ApprovalScope, Branch, Compaction, ContextEvent, DenialEffect, EventKind, GateDecision, GateEvent,
+    GateQuestion, NoticeEvent, Opening, OutputStream, PendingCall, Retry, RunEvent, RunReport, SessionEvent, ToolEvent,
+    TurnUsage, UnknownEvent, WorkspaceIdentity,
 };
-use crate::kernel::id::{GateId, RunId, SessionId};
+use crate::kernel::id::{ParticipantId, RunId, Seq, SessionId};
+use crate::record::gate_compat;
 use crate::record::wire::event::{
     Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, CompactionEnded,
     CompactionStarted, ContextCompacted, EventsLost, Failure, Headless, MessageUnqueued, PendingCallItem, RetryEnded,
@@ -19,68 +22,134 @@ use crate::record::wire::event::{
     SessionStarted, SessionTouched, Status, StoppingItem, Usage, Warning, WorkspaceItem,
 };
 use crate::record::wire::word::{DecisionWord, IdleWord};
-use crate::record::wire::{Raw, raw, single_line, some_text, text};
+use crate::record::wire::{Raw, Text, raw, single_line, some_text, text};
 
 /// Appends the line of an event.
-#[rustfmt::skip] // One arm per line reads as a table; rustfmt would double its length.
 pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
     match kind {
-        EventKind::TextDelta { text } => head.line("assistant_token", out, |out| token(out, text)),
-        EventKind::ThinkingDelta { text } => head.line("thinking_token", out, |out| token(out, text)),
-        EventKind::CallOutput { call, stream, text } =>
-            head.line("tool_output", out, |out| output(out, call.as_str(), *stream, text)),
-        EventKind::SessionOpened(opening) => head.write_payload("session_started", out, &session_started(head, opening)),
-        EventKind::SessionRenamed { name } =>
-            head.write_payload("session_renamed", out, &SessionRenamed { name: text(name) }),
-        EventKind::SessionEnded { by } => head.write_payload("session_ended", out, &SessionEnded { by: text(by) }),
-        EventKind::VersionBumped { .. } | EventKind::Loaded { .. } | EventKind::Adjusted { .. }
-        | EventKind::Branched { .. } | EventKind::CompactionStarted { .. } | EventKind::Compacted(_)
-        | EventKind::CompactionFailed { .. } | EventKind::RetryStarted(_) | EventKind::RetryEnded { .. } =>
-            write_session_change(head, kind, out),
-        EventKind::RunStarted(message) => head.write_payload("user_message", out, &user_message(message, None)),
-        EventKind::MessageQueued(queued) =>
-            head.write_payload("message_queued", out, &user_message(&queued.message, Some(&queued.run))),
-        EventKind::MessageUnqueued { message, by } => {
+        EventKind::Session(event) => write_session_event(head, event, out),
+        EventKind::Run(event) => write_run_event(head, event, out),
+        EventKind::Tool(event) => write_tool_event(head, event, out),
+        EventKind::Gate(event) => write_gate_event(head, event, out),
+        EventKind::Participant(event) => participant::write(head, event, out),
+        EventKind::Context(event) => write_context_event(head, event, out),
+        EventKind::Notice(event) => write_notice_event(head, event, out),
+    }
+}
+
+fn write_session_event(head: &EventHead<'_>, event: &SessionEvent, out: &mut Vec<u8>) {
+    match event {
+        SessionEvent::Opened(opening) => head.write_payload("session_started", out, &session_started(head, opening)),
+        SessionEvent::Renamed { name } => {
+            head.write_payload("session_renamed", out, &SessionRenamed { name: text(name) })
+        }
+        SessionEvent::Ended { by } => head.write_payload("session_ended", out, &SessionEnded { by: text(by) }),
+        SessionEvent::VersionBumped { change: what, by } => {
+            head.write_payload("session_touched", out, &SessionTouched { what: text(what), by: text(by) });
+        }
+        SessionEvent::Loaded { by } => head.write_payload("session_loaded", out, &SessionEnded { by: text(by) }),
+        SessionEvent::Adjusted { adjustment, by } => {
+            head.write_payload("session_adjusted", out, &adjusted(adjustment, by));
+        }
+    }
+}
+
+fn write_run_event(head: &EventHead<'_>, event: &RunEvent, out: &mut Vec<u8>) {
+    match event {
+        RunEvent::TextDelta { text } => head.line("assistant_token", out, |out| token(out, text)),
+        RunEvent::ThinkingDelta { text } => head.line("thinking_token", out, |out| token(out, text)),
+        RunEvent::Started(message) => head.write_payload("user_message", out, &user_message(message, None)),
+        RunEvent::MessageQueued(queued) => {
+            head.write_payload("message_queued", out, &user_message(&queued.message, Some(&queued.run)))
+        }
+        RunEvent::MessageUnqueued { message, by } => {
             let gone = MessageUnqueued { message_id: text(message.as_str()), by: text(by) };
             head.write_payload("message_unqueued", out, &gone);
         }
-        EventKind::Steered(steering) => head.write_payload("user_message", out, &steered(steering)),
-        EventKind::Status { source, phase, detail } =>
-            head.write_payload("status", out, &status(source, phase, detail.as_deref())),
-        EventKind::TextDone { message } =>
-            head.write_payload("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) }),
-        EventKind::TurnUsage(turn) => head.write_payload("usage", out, &usage(turn)),
-        EventKind::CallIntended(intention) => head.write_payload("tool_call", out, &tool_call(intention)),
-        EventKind::CallStarted { call, tool } => {
-            let plain = status("orchestrator", CALL_STARTED_PHASE, Some(tool));
-            head.write_payload("status", out, &Status { call_id: Some(text(call.as_str())), ..plain });
+        RunEvent::Steered(steering) => head.write_payload("user_message", out, &steered(steering)),
+        RunEvent::TextDone { message } => {
+            head.write_payload("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) })
         }
-        EventKind::CallSettled(settlement) => head.write_payload("tool_result", out, &tool_result(settlement)),
-        EventKind::GateOpened(question) => head.write_payload("approval_required", out, &approval_required(question)),
-        EventKind::GateVoted { gate, decision, by } =>
-            head.write_payload("approval_vote", out, &vote(gate, *decision, by)),
-        EventKind::GateSettled(decision) => head.write_payload("approval_received", out, &approval_received(decision)),
-        EventKind::Warned { code, message, detail } => {
-            let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
-            head.write_payload("warning", out, &Warning { code, message, detail });
-        }
-        EventKind::Failed { code, message, retryable, detail } => {
-            let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
-            head.write_payload("error", out, &Failure { code, message, retryable: *retryable, detail });
-        }
-        EventKind::RunStopping { outcome, reason, by } => {
+        RunEvent::TurnUsage(turn) => head.write_payload("usage", out, &usage(turn)),
+        RunEvent::Stopping { outcome, reason, by } => {
             let plain = status("orchestrator", RUN_STOPPING_PHASE, Some(reason));
             let stopping = Some(StoppingItem { outcome: (*outcome).into(), by: text(by) });
             head.write_payload("status", out, &Status { stopping, ..plain });
         }
-        EventKind::RunRecovered { phase: found } =>
-            head.write_payload("run_recovered", out, &RunRecovered { found: (*found).into() }),
-        EventKind::RunEnded(report) => head.write_payload("run_complete", out, &run_complete(head, report)),
-        EventKind::EventsLost { after, cause } => {
+        RunEvent::Recovered { phase: found } => {
+            head.write_payload("run_recovered", out, &RunRecovered { found: (*found).into() })
+        }
+        RunEvent::Ended(report) => head.write_payload("run_complete", out, &run_complete(head, report)),
+        RunEvent::RetryStarted(retry) => head.write_payload("retry_started", out, &retry_started(retry)),
+        RunEvent::RetryEnded { succeeded, attempt, message } => {
+            let (succeeded, attempt, message) = (*succeeded, *attempt, some_text(message.as_ref()));
+            head.write_payload("retry_ended", out, &RetryEnded { succeeded, attempt, message });
+        }
+    }
+}
+
+fn write_tool_event(head: &EventHead<'_>, event: &ToolEvent, out: &mut Vec<u8>) {
+    match event {
+        ToolEvent::Output { call, stream, text } => {
+            head.line("tool_output", out, |out| output(out, call.as_str(), *stream, text))
+        }
+        ToolEvent::Intended(intention) => head.write_payload("tool_call", out, &tool_call(intention)),
+        ToolEvent::Started { call, tool } => {
+            let plain = status("orchestrator", CALL_STARTED_PHASE, Some(tool));
+            head.write_payload("status", out, &Status { call_id: Some(text(call.as_str())), ..plain });
+        }
+        ToolEvent::Settled(settlement) => head.write_payload("tool_result", out, &tool_result(settlement)),
+    }
+}
+
+fn write_gate_event(head: &EventHead<'_>, event: &GateEvent, out: &mut Vec<u8>) {
+    match event {
+        GateEvent::Opened(question) => head.write_payload("approval_required", out, &approval_required(question)),
+        GateEvent::Voted { gate, decision, by, participant } => {
+            let (approval_id, decision, by) = (text(gate.as_str()), (*decision).into(), text(by));
+            let vote = ApprovalVote { approval_id, decision, by, participant_id: participant_id(participant.as_ref()) };
+            head.write_payload("approval_vote", out, &vote);
+        }
+        GateEvent::Settled(decision) => head.write_payload("approval_received", out, &approval_received(decision)),
+    }
+}
+
+fn write_context_event(head: &EventHead<'_>, event: &ContextEvent, out: &mut Vec<u8>) {
+    match event {
+        ContextEvent::Branched { branch: Branch { until, from }, by } => {
+            let (until_seq, from_seq) = (until.number(), from.number());
+            head.write_payload("session_branched", out, &SessionBranched { until_seq, from_seq, by: text(by) });
+        }
+        ContextEvent::CompactionStarted { reason, by } => {
+            let (reason, by) = ((*reason).into(), some_text(by.as_ref()));
+            head.write_payload("compaction_started", out, &CompactionStarted { reason, by });
+        }
+        ContextEvent::Compacted(compaction) => head.write_payload("context_compacted", out, &compacted(compaction)),
+        ContextEvent::CompactionFailed { failure: ending, message, will_retry: again } => {
+            let (ending, message) = ((*ending).into(), some_text(message.as_ref()));
+            head.write_payload("compaction_ended", out, &CompactionEnded { ending, message, again: *again });
+        }
+    }
+}
+
+fn write_notice_event(head: &EventHead<'_>, event: &NoticeEvent, out: &mut Vec<u8>) {
+    match event {
+        NoticeEvent::Status { source, phase, detail } => {
+            head.write_payload("status", out, &status(source, phase, detail.as_deref()))
+        }
+        NoticeEvent::Warned { code, message, detail } => {
+            let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
+            head.write_payload("warning", out, &Warning { code, message, detail });
+        }
+        NoticeEvent::Failed { code, message, retryable, detail } => {
+            let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
+            head.write_payload("error", out, &Failure { code, message, retryable: *retryable, detail });
+        }
+        NoticeEvent::EventsLost { after, cause } => {
             let (after_seq, until_seq) = (after.number(), head.seq.number());
             head.write_payload("events_lost", out, &EventsLost { after_seq, until_seq, cause: (*cause).into() });
         }
-        EventKind::Unknown(unknown) => write_unknown(unknown, out),
+        NoticeEvent::Unknown(unknown) => write_unknown(unknown, out),
     }
 }
 
@@ -88,63 +157,6 @@ pub(super) fn write(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
 fn write_unknown(unknown: &UnknownEvent, out: &mut Vec<u8>) {
     out.extend_from_slice(unknown.record.as_str().as_bytes());
     out.push(b'\n');
-}
-
-/// Appends the line of an event of settings, branches, compactions or retries.
-fn write_session_change(head: &EventHead<'_>, kind: &EventKind, out: &mut Vec<u8>) {
-    match kind {
-        EventKind::VersionBumped { change: what, by } => {
-            head.write_payload("session_touched", out, &SessionTouched { what: text(what), by: text(by) });
-        }
-        EventKind::Loaded { by } => head.write_payload("session_loaded", out, &SessionEnded { by: text(by) }),
-        EventKind::Adjusted { adjustment, by } => {
-            head.write_payload("session_adjusted", out, &adjusted(adjustment, by));
-        }
-        EventKind::Branched { branch: Branch { until, from }, by } => {
-            let (until_seq, from_seq) = (until.number(), from.number());
-            head.write_payload("session_branched", out, &SessionBranched { until_seq, from_seq, by: text(by) });
-        }
-        EventKind::CompactionStarted { reason, by } => {
-            let (reason, by) = ((*reason).into(), some_text(by.as_ref()));
-            head.write_payload("compaction_started", out, &CompactionStarted { reason, by });
-        }
-        EventKind::Compacted(compaction) => head.write_payload("context_compacted", out, &compacted(compaction)),
-        EventKind::CompactionFailed { failure: ending, message, will_retry: again } => {
-            let (ending, message) = ((*ending).into(), some_text(message.as_ref()));
-            head.write_payload("compaction_ended", out, &CompactionEnded { ending, message, again: *again });
-        }
-        EventKind::RetryStarted(retry) => head.write_payload("retry_started", out, &retry_started(retry)),
-        EventKind::RetryEnded { succeeded, attempt, message } => {
-            let (succeeded, attempt, message) = (*succeeded, *attempt, some_text(message.as_ref()));
-            head.write_payload("retry_ended", out, &RetryEnded { succeeded, attempt, message });
-        }
-        EventKind::SessionOpened(_)
-        | EventKind::SessionRenamed { .. }
-        | EventKind::SessionEnded { .. }
-        | EventKind::RunStarted(_)
-        | EventKind::MessageQueued(_)
-        | EventKind::MessageUnqueued { .. }
-        | EventKind::Steered(_)
-        | EventKind::Status { .. }
-        | EventKind::ThinkingDelta { .. }
-        | EventKind::TextDelta { .. }
-        | EventKind::TextDone { .. }
-        | EventKind::TurnUsage(_)
-        | EventKind::CallIntended(_)
-        | EventKind::CallStarted { .. }
-        | EventKind::CallOutput { .. }
-        | EventKind::CallSettled(_)
-        | EventKind::GateOpened(_)
-        | EventKind::GateVoted { .. }
-        | EventKind::GateSettled(_)
-        | EventKind::Warned { .. }
-        | EventKind::Failed { .. }
-        | EventKind::RunStopping { .. }
-        | EventKind::RunRecovered { .. }
-        | EventKind::RunEnded(_)
-        | EventKind::EventsLost { .. }
-        | EventKind::Unknown(_) => write(head, kind, out),
-    }
 }
 
 fn adjusted<'a>(adjustment: &'a Adjustment, by: &'a str) -> SessionAdjusted<'a> {
@@ -183,12 +195,16 @@ pub(crate) fn approval_required(question: &GateQuestion) -> ApprovalRequired<'_>
         details: gate_details(question),
         options: OPTIONS,
         expires_at: question.expires.0,
-        call_id: text(question.call.as_str()),
-        needed: question.quorum,
+        call_id: text(gate_compat::call_id(question)),
+        needed: gate_compat::needed(&question.quorum),
+        quorum: gate_compat::quorum_item(&question.quorum),
+        eligible: gate_compat::eligible_item(question),
+        subject: gate_compat::subject_word(question),
+        resource: gate_compat::resource_word(question),
         remember: some_text(question.grant_rule.as_ref()),
         sha256: some_text(question.digest.as_ref()),
         on_denial: Some(question.on_denial).filter(|denial| *denial != DenialEffect::EndRun).map(Into::into),
-        form: question.form.as_ref().map(raw),
+        form: question.form().map(raw),
     }
 }
 
@@ -231,7 +247,7 @@ const SCOPES: [&str; 4] = ["once", "run", "session", "always"];
 pub(crate) const OPTIONS: [DecisionWord; 2] = [DecisionWord::Approve, DecisionWord::Deny];
 
 impl EventHead<'_> {
-    fn write_payload<T: serde::Serialize>(&self, type_name: &str, out: &mut Vec<u8>, payload: &T) {
+    pub(super) fn write_payload<T: serde::Serialize>(&self, type_name: &str, out: &mut Vec<u8>, payload: &T) {
         self.line(type_name, out, |out| json::value(out, payload));
     }
 }
@@ -277,6 +293,7 @@ fn session_started<'a>(head: &EventHead<'a>, opening: &'a Opening) -> SessionSta
         metadata: opening.metadata.as_ref().map(raw),
         sandbox: opening.confinement.as_ref().map(raw),
         parent_session_id: opening.parent.as_ref().map(SessionId::as_str).map(text),
+        forked_at_seq: opening.forked_at.map(Seq::number),
     }
 }
 
@@ -310,8 +327,8 @@ fn status<'a>(source: &'a str, phase: &'a str, detail: Option<&'a str>) -> Statu
     Status { source: text(source), phase: text(phase), detail: detail.map(text), call_id: None, stopping: None }
 }
 
-fn vote<'a>(gate: &'a GateId, decision: Decision, by: &'a str) -> ApprovalVote<'a> {
-    ApprovalVote { approval_id: text(gate.as_str()), decision: decision.into(), by: text(by) }
+fn participant_id(participant: Option<&ParticipantId>) -> Option<Text<'_>> {
+    participant.map(|participant| text(participant.as_str()))
 }
 
 fn approval_received(decision: &GateDecision) -> ApprovalReceived<'_> {
@@ -319,15 +336,17 @@ fn approval_received(decision: &GateDecision) -> ApprovalReceived<'_> {
         approval_id: text(decision.gate.as_str()),
         decision: decision.decision.into(),
         by: text(&decision.by),
+        participant_id: participant_id(decision.participant.as_ref()),
         choice: some_text(decision.choice.as_ref()),
         comment: some_text(decision.comment.as_ref()),
         scope: Some(decision.scope).filter(|scope| *scope != ApprovalScope::Once).map(Into::into),
+        rule: some_text(decision.rule.as_ref()),
         answer: decision.answer.as_ref().map(raw),
     }
 }
 
 fn run_complete<'a>(head: &EventHead<'a>, report: &'a RunReport) -> RunComplete<'a> {
-    let asked = report.checks_requested > 0 || !report.checks.is_empty();
+    let has_checks = report.checks_requested > 0 || !report.checks.is_empty();
     let passed = report.checks.iter().filter(|check| check.passed).count();
     let results = report.checks.iter().map(|check| AcceptanceResult {
         id: text(&check.id),
@@ -340,7 +359,7 @@ fn run_complete<'a>(head: &EventHead<'a>, report: &'a RunReport) -> RunComplete<
         outcome: report.outcome.into(),
         summary: text(&report.summary),
         reason: some_text(report.reason.as_ref()),
-        acceptance: asked.then(|| Acceptance {
+        acceptance: has_checks.then(|| Acceptance {
             total: report.checks_requested,
             passed: u32::try_from(passed).unwrap_or(u32::MAX),
             results: results.collect(),

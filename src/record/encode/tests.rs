@@ -1,22 +1,26 @@
 //! The exact encoding of lines that clients may depend on.
 
 use super::*;
+use crate::kernel::audience::Audience;
 use crate::kernel::event::{
-    CallResult, CheckResult, DenialEffect, EventKind, GateQuestion, Opening, OutputStream, Purpose, RunOutcome,
-    RunReport, ToolError, ToolOutcome, is_turn_interrupted,
+    CallResult, CheckResult, DenialEffect, EventKind, GateEvent, GateQuestion, NoticeEvent, Opening, OutputStream,
+    Purpose, RunEvent, RunOutcome, RunReport, SessionEvent, ToolError, ToolEvent, ToolOutcome, is_turn_interrupted,
 };
+use crate::kernel::gate::GateSubject;
 use crate::kernel::id::Json;
+use crate::kernel::quorum::Quorum;
 use crate::record::decode_event;
 
 #[test]
 fn token_events_are_encoded_like_other_events() {
     assert_eq!(
-        line(EventKind::TextDelta { text: "a\"\n\u{2028}".into() }),
+        line(EventKind::Run(RunEvent::TextDelta { text: "a\"\n\u{2028}".into() })),
         "{\"v\":\"push.runtime.v1\",\"kind\":\"event\",\"sessionId\":\"s\",\"runId\":\"r\",\"seq\":42,\
          \"ts\":1760000000000,\"type\":\"assistant_token\",\"payload\":{\"text\":\"a\\\"\\n\u{2028}\"}}\n"
     );
-    assert_eq!(payload(EventKind::ThinkingDelta { text: String::new() }), r#"{"text":""}"#);
-    let output = EventKind::CallOutput { call: "c".into(), stream: OutputStream::Stderr, text: "\u{1b}[0m".into() };
+    assert_eq!(payload(EventKind::Run(RunEvent::ThinkingDelta { text: String::new() })), r#"{"text":""}"#);
+    let output =
+        EventKind::Tool(ToolEvent::Output { call: "c".into(), stream: OutputStream::Stderr, text: "\u{1b}[0m".into() });
     assert_eq!(payload(output), r#"{"callId":"c","stream":"stderr","text":"\u001b[0m"}"#);
 }
 
@@ -36,7 +40,7 @@ fn stored_events_keep_the_codes_of_earlier_versions() {
              \"ts\":1760000000000,\"type\":\"{kind}\",\"payload\":{payload}}}"
         );
         let event = decode_event(stored.as_bytes()).unwrap();
-        if let EventKind::Warned { code, .. } = &event.kind {
+        if let EventKind::Notice(NoticeEvent::Warned { code, .. }) = &event.kind {
             assert_eq!(is_turn_interrupted(code), code == "MODEL_TURN_CUT");
         }
         let mut again = Vec::new();
@@ -53,14 +57,15 @@ fn an_event_outside_a_run_has_no_run_id() {
         run: None,
         version: None,
         origin: None,
-        kind: EventKind::SessionOpened(Box::new(Opening {
+        audience: Audience::All,
+        kind: EventKind::Session(SessionEvent::Opened(Box::new(Opening {
             mode: "interactive".into(),
             provider: "playbook".into(),
             sandbox: "local".into(),
             cwd: "/".into(),
             repo: Some(Json::new(r#"{"z":1,"a":2}"#)),
             ..Opening::default()
-        })),
+        }))),
     };
     let mut out = Vec::new();
     event_line(&"s".into(), &event, &mut out);
@@ -77,7 +82,7 @@ fn an_event_of_an_unknown_kind_survives_a_round_trip_unchanged() {
     let line = r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","runId":"r","seq":7,"ts":8,"audience":["a"],"type":"merge_proposed","payload":{"b":1.50,"a":[{"x":"\u00e9"}]}}"#;
     let event = decode_event(line.as_bytes()).unwrap();
     assert_eq!((event.seq, event.at, event.run.as_ref()), (Seq::new(7), Now(8), Some(&"r".into())));
-    let EventKind::Unknown(unknown) = &event.kind else { panic!("{event:?}") };
+    let EventKind::Notice(NoticeEvent::Unknown(unknown)) = &event.kind else { panic!("{event:?}") };
     assert_eq!(unknown.name, "merge_proposed");
     let mut out = Vec::new();
     event_line(&"s".into(), &event, &mut out);
@@ -89,22 +94,23 @@ fn an_event_of_an_unknown_kind_survives_a_round_trip_unchanged() {
 #[test]
 fn three_kinds_of_status_are_distinguished() {
     assert_eq!(
-        payload(EventKind::CallStarted { call: "c".into(), tool: "shell".into() }),
+        payload(EventKind::Tool(ToolEvent::Started { call: "c".into(), tool: "shell".into() })),
         r#"{"source":"orchestrator","phase":"Executing tool...","detail":"shell","callId":"c"}"#
     );
-    let stopping = EventKind::RunStopping { outcome: RunOutcome::Cancelled, reason: "user".into(), by: "cli".into() };
+    let stopping =
+        EventKind::Run(RunEvent::Stopping { outcome: RunOutcome::Cancelled, reason: "user".into(), by: "cli".into() });
     assert_eq!(
         payload(stopping),
         r#"{"source":"orchestrator","phase":"Stopping run...","detail":"user","stopping":{"outcome":"cancelled","by":"cli"}}"#
     );
-    let plain = EventKind::Status { source: "x".into(), phase: "y".into(), detail: None };
+    let plain = EventKind::Notice(NoticeEvent::Status { source: "x".into(), phase: "y".into(), detail: None });
     assert_eq!(payload(plain), r#"{"source":"x","phase":"y"}"#);
 }
 
 #[test]
 fn results_carry_their_error() {
     let settled = |ending, error| {
-        payload(EventKind::CallSettled(Box::new(CallResult {
+        payload(EventKind::Tool(ToolEvent::Settled(Box::new(CallResult {
             call: "c".into(),
             tool: "shell".into(),
             purpose: Purpose::Check(0),
@@ -113,7 +119,8 @@ fn results_carry_their_error() {
             exit_code: Some(-1),
             text: "t".into(),
             error,
-        })))
+            diff: None,
+        }))))
     };
     assert_eq!(
         settled(ToolOutcome::Succeeded, None),
@@ -138,9 +145,9 @@ fn choices_are_the_last_field_of_the_details() {
         let mut question = question();
         question.details = Json::new(details);
         question.choices = choices.into_iter().map(str::to_owned).collect();
-        let line = line(EventKind::GateOpened(Box::new(question.clone())));
+        let line = line(EventKind::Gate(GateEvent::Opened(Box::new(question.clone()))));
         assert!(line.contains(&format!("\"details\":{spelled},\"options\":[\"approve\",\"deny\"]")), "{line}");
-        assert_eq!(decode_event(line.as_bytes()).unwrap().kind, EventKind::GateOpened(Box::new(question)));
+        assert_eq!(decode_event(line.as_bytes()).unwrap().kind, EventKind::Gate(GateEvent::Opened(Box::new(question))));
     }
 }
 
@@ -148,10 +155,12 @@ fn choices_are_the_last_field_of_the_details() {
 fn invalid_json_cannot_break_a_line() {
     let mut question = question();
     question.details = Json::new("{\"open\":");
-    assert!(payload(EventKind::GateOpened(Box::new(question.clone()))).contains(r#""details":null"#));
+    assert!(payload(EventKind::Gate(GateEvent::Opened(Box::new(question.clone())))).contains(r#""details":null"#));
     question.choices = vec!["go".into()];
     question.details = Json::new("no object");
-    assert!(payload(EventKind::GateOpened(Box::new(question))).contains(r#""details":{"choices":["go"]}"#));
+    assert!(
+        payload(EventKind::Gate(GateEvent::Opened(Box::new(question)))).contains(r#""details":{"choices":["go"]}"#)
+    );
 }
 
 #[test]
@@ -165,14 +174,14 @@ fn acceptance_is_reported_when_it_was_requested() {
         exit_code: 4,
     };
     assert_eq!(
-        payload(EventKind::RunEnded(Box::new(report.clone()))),
+        payload(EventKind::Run(RunEvent::Ended(Box::new(report.clone())))),
         r#"{"runId":"r","outcome":"failed","summary":"s","reason":"acceptance","acceptance":{"total":2,"passed":0,"results":[{"id":"build","passed":false,"exitCode":null,"output":""}]},"headless":{"exitCodeHint":4}}"#
     );
     report.checks.clear();
     report.checks_requested = 0;
     report.reason = None;
     assert_eq!(
-        payload(EventKind::RunEnded(Box::new(report))),
+        payload(EventKind::Run(RunEvent::Ended(Box::new(report)))),
         r#"{"runId":"r","outcome":"failed","summary":"s","headless":{"exitCodeHint":4}}"#
     );
 }
@@ -185,7 +194,7 @@ fn a_grantable_approval_lists_its_scopes() {
         on_denial: DenialEffect::InformModel,
         ..question()
     };
-    let event = payload(EventKind::GateOpened(Box::new(question)));
+    let event = payload(EventKind::Gate(GateEvent::Opened(Box::new(question))));
     assert!(event.contains(r#""details":{"scopes":["once","run","session","always"]}"#), "{event}");
     assert!(event.ends_with(r#""remember":"exec(make)","sha256":"ab","onDenial":"continue"}"#), "{event}");
 }
@@ -193,18 +202,18 @@ fn a_grantable_approval_lists_its_scopes() {
 fn question() -> GateQuestion {
     GateQuestion {
         gate: "g".into(),
-        call: "c".into(),
+        subject: GateSubject::ToolCall { call: "c".into() },
         kind: "command".into(),
         title: "t".into(),
         summary: "s".into(),
         details: Json::new("{}"),
         choices: vec![],
-        quorum: 1,
+        quorum: Quorum::Any(1),
+        eligible: None,
         expires: Now(9),
         grant_rule: None,
         digest: None,
         on_denial: DenialEffect::EndRun,
-        form: None,
     }
 }
 
@@ -215,6 +224,7 @@ fn line(kind: EventKind) -> String {
         run: Some("r".into()),
         version: None,
         origin: None,
+        audience: Audience::All,
         kind,
     };
     let mut out = Vec::new();

@@ -43,6 +43,8 @@ pub(super) fn tool_result(settlement: &CallResult) -> ToolResult<'_> {
         purpose,
         check,
         exclude_from_context,
+        diff: settlement.diff.as_ref().map(|diff| text(&diff.text)),
+        diff_truncated: settlement.diff.as_ref().is_some_and(|diff| diff.truncated),
     }
 }
 

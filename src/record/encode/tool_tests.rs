@@ -1,7 +1,10 @@
 //! The compatibility encoding of tools and messages, and that decoding reverses it.
 
 use super::*;
-use crate::kernel::event::{CallResult, EventKind, Intention, OutputStream, Purpose, Steering, ToolError, ToolOutcome};
+use crate::kernel::audience::Audience;
+use crate::kernel::event::{
+    CallResult, EventKind, Intention, OutputStream, Purpose, RunEvent, Steering, ToolError, ToolEvent, ToolOutcome,
+};
 use crate::kernel::id::{CallId, Fingerprint, Json, MessageId};
 use crate::record::decode_event;
 
@@ -23,11 +26,11 @@ fn errors_of_tools_have_a_type_that_existing_clients_know() {
         for detail in [None, Some("more".to_owned())] {
             let error = ToolError { kind: code.into(), retryable: false, message: "m".into(), detail };
             let settlement = call_result(tool, ToolOutcome::Failed, "", Some(error));
-            let line = line(EventKind::CallSettled(Box::new(settlement.clone())));
+            let line = line(EventKind::Tool(ToolEvent::Settled(Box::new(settlement.clone()))));
             assert!(line.contains(&format!(r#""structuredError":{{"type":"{known}""#)), "{line}");
             assert!(line.contains(&format!(r#""detail":"{code}"#)), "{line}");
             let read = decode_event(line.as_bytes()).unwrap().kind;
-            assert_eq!(read, EventKind::CallSettled(Box::new(settlement)));
+            assert_eq!(read, EventKind::Tool(ToolEvent::Settled(Box::new(settlement))));
         }
     }
 }
@@ -42,12 +45,17 @@ fn a_failed_result_always_has_a_text() {
         (ToolOutcome::Aborted, None, "the tool was stopped before it finished"),
     ] {
         let settlement = call_result("sandbox_exec", ending, "", fault);
-        let line = line(EventKind::CallSettled(Box::new(settlement.clone())));
+        let line = line(EventKind::Tool(ToolEvent::Settled(Box::new(settlement.clone()))));
         assert!(line.contains(&format!(r#""text":"{text}","noOutput":true"#)), "{line}");
         let read = decode_event(line.as_bytes()).unwrap().kind;
-        assert_eq!(read, EventKind::CallSettled(Box::new(settlement)));
+        assert_eq!(read, EventKind::Tool(ToolEvent::Settled(Box::new(settlement))));
     }
-    let done = line(EventKind::CallSettled(Box::new(call_result("sandbox_exec", ToolOutcome::Succeeded, "", None))));
+    let done = line(EventKind::Tool(ToolEvent::Settled(Box::new(call_result(
+        "sandbox_exec",
+        ToolOutcome::Succeeded,
+        "",
+        None,
+    )))));
     assert!(done.contains(r#""text":"","structuredError""#), "{done}");
 }
 
@@ -58,12 +66,20 @@ fn every_event_of_a_users_own_command_names_one_run() {
     let intention = Intention { call: call.clone(), tool: tool.clone(), args: Json::new("{}"), purpose };
     let settled = CallResult { call: call.clone(), purpose, ..call_result("bash", ToolOutcome::Succeeded, "a", None) };
     for kind in [
-        EventKind::CallIntended(Box::new(intention)),
-        EventKind::CallStarted { call: call.clone(), tool },
-        EventKind::CallOutput { call, stream: OutputStream::Stdout, text: "a".into() },
-        EventKind::CallSettled(Box::new(settled)),
+        EventKind::Tool(ToolEvent::Intended(Box::new(intention))),
+        EventKind::Tool(ToolEvent::Started { call: call.clone(), tool }),
+        EventKind::Tool(ToolEvent::Output { call, stream: OutputStream::Stdout, text: "a".into() }),
+        EventKind::Tool(ToolEvent::Settled(Box::new(settled))),
     ] {
-        let event = Event { seq: Seq::new(1), at: Now(2), run: None, version: None, origin: None, kind };
+        let event = Event {
+            seq: Seq::new(1),
+            at: Now(2),
+            run: None,
+            version: None,
+            origin: None,
+            audience: Audience::All,
+            kind,
+        };
         let mut line = Vec::new();
         event_line(&"s".into(), &event, &mut line);
         let text = String::from_utf8(line.clone()).unwrap();
@@ -78,7 +94,7 @@ fn lines_of_older_journals_are_read_as_before() {
         r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":1,"ts":2,"type":"tool_result","payload":"#;
     let read = |payload: &str| {
         let kind = decode_event(format!("{head}{payload}}}").as_bytes()).unwrap().kind;
-        let EventKind::CallSettled(settlement) = kind else { panic!("{kind:?}") };
+        let EventKind::Tool(ToolEvent::Settled(settlement)) = kind else { panic!("{kind:?}") };
         *settlement
     };
     let check = read(
@@ -98,9 +114,9 @@ fn a_message_has_its_length_and_a_preview() {
     let text = "ä".repeat(281);
     let (message, fingerprint, by) = (MessageId::from("m"), Fingerprint(1), "cli".to_owned());
     let steering = Steering { message, text: text.clone(), images: Vec::new(), by, fingerprint };
-    let said = line(EventKind::Steered(Box::new(steering)));
+    let line = line(EventKind::Run(RunEvent::Steered(Box::new(steering))));
     let preview = "ä".repeat(280);
-    assert!(said.contains(&format!(r#""text":"{text}","chars":281,"preview":"{preview}","by""#)), "{said}");
+    assert!(line.contains(&format!(r#""text":"{text}","chars":281,"preview":"{preview}","by""#)), "{line}");
 }
 
 fn call_result(tool: &str, ending: ToolOutcome, text: &str, fault: Option<ToolError>) -> CallResult {
@@ -113,12 +129,17 @@ fn call_result(tool: &str, ending: ToolOutcome, text: &str, fault: Option<ToolEr
         exit_code: None,
         text: text.into(),
         error: fault,
+        diff: None,
     }
 }
 
 fn line(kind: EventKind) -> String {
     let run = Some(RunId::from("r"));
     let mut line = Vec::new();
-    event_line(&"s".into(), &Event { seq: Seq::new(1), at: Now(2), run, version: None, origin: None, kind }, &mut line);
+    event_line(
+        &"s".into(),
+        &Event { seq: Seq::new(1), at: Now(2), run, version: None, origin: None, audience: Audience::All, kind },
+        &mut line,
+    );
     String::from_utf8(line).unwrap()
 }

@@ -5,11 +5,23 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::participant::QuorumItem;
 use super::word::{
     CauseWord, CompactionFailureWord, CompactionReasonWord, DecisionWord, DeliveryWord, DenialEffectWord, IdleWord,
-    OutcomeWord, PurposeWord, RecoveredPhaseWord, ScopeWord, SourceWord, StreamWord, ToolOutcomeWord,
+    OutcomeWord, PurposeWord, RecoveredPhaseWord, ResourceWord, RoleWord, ScopeWord, SourceWord, StreamWord,
+    SubjectWord, ToolOutcomeWord,
 };
 use super::{Raw, Text};
+
+/// Who may see an event.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AudienceItem {
+    /// These participants.
+    Participants(Vec<String>),
+    /// The holders of a role.
+    Role(RoleWord),
+}
 
 /// The envelope of an event as decoded from a line; its payload is decoded in a second step.
 #[derive(Debug, Deserialize)]
@@ -20,6 +32,8 @@ pub(crate) struct EventEnvelope<'a> {
     pub(crate) ts: u64,
     pub(crate) session_version: Option<u64>,
     pub(crate) entry_id: Option<String>,
+    #[serde(borrow)]
+    pub(crate) audience: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) r#type: Text<'a>,
     #[serde(borrow)]
@@ -61,8 +75,8 @@ payloads! {
         metadata: Option<Raw<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         sandbox: Option<Raw<'a>>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        parent_session_id: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")] parent_session_id: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")] forked_at_seq: Option<u64>,
     }
 
     /// `session_renamed`
@@ -298,6 +312,10 @@ payloads! {
         check: Option<u32>,
         #[serde(default, skip_serializing_if = "is_false")]
         exclude_from_context: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        diff: Option<Text<'a>>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        diff_truncated: bool,
     }
 
     /// The error of a tool call.
@@ -324,6 +342,18 @@ payloads! {
         call_id: Text<'a>,
         #[serde(default = "one", skip_serializing_if = "is_one")]
         needed: u32,
+        /// The rule by which votes settle it, where it is not a number of votes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        quorum: Option<QuorumItem>,
+        /// The only participants whose votes count, where there are such.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        eligible: Option<Vec<String>>,
+        /// Present where it is about no call.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subject: Option<SubjectWord>,
+        /// The exhausted resource, where the details do not name it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resource: Option<ResourceWord>,
         #[serde(skip_serializing_if = "Option::is_none")]
         remember: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -339,6 +369,8 @@ payloads! {
         approval_id: Text<'a>,
         decision: DecisionWord,
         by: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        participant_id: Option<Text<'a>>,
     }
 
     /// `approval_received`
@@ -347,11 +379,15 @@ payloads! {
         decision: DecisionWord,
         by: Text<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        participant_id: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         choice: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         comment: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         scope: Option<ScopeWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<Raw<'a>>,
     }

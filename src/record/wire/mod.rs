@@ -1,6 +1,7 @@
 //! The serde types of records: exactly what is stored, and what clients of the native protocol receive.
 
 pub(crate) mod event;
+pub(crate) mod participant;
 pub(crate) mod word;
 
 use std::borrow::Cow;

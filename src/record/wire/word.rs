@@ -7,6 +7,8 @@ use crate::kernel::event::{
     ApprovalScope, CompactionFailure, CompactionReason, Decision, DenialEffect, LossCause, OutputStream,
     RecoveredPhase, RunOutcome, ToolOutcome,
 };
+use crate::kernel::gate::BudgetResource;
+use crate::kernel::participant::{ParticipantKind, Right, Role};
 
 macro_rules! words {
     ($(#[$doc:meta])* $wire:ident is $kernel:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
@@ -89,6 +91,62 @@ words!(
     /// The phase in which a restarted daemon found a run.
     RecoveredPhaseWord is RecoveredPhase { Working = "working", Waiting = "waiting", Unknown = "unknown", Stopping = "stopping" }
 );
+
+words!(
+    /// What a participant is.
+    ParticipantKindWord is ParticipantKind { Human = "human", Agent = "agent", Service = "service" }
+);
+words!(
+    /// A role.
+    RoleWord is Role {
+        Observer = "observer",
+        Driver = "driver",
+        Navigator = "navigator",
+        Adversary = "adversary",
+        Approver = "approver",
+        Admin = "admin",
+    }
+);
+words!(
+    /// A right.
+    RightWord is Right {
+        Read = "read",
+        Prompt = "prompt",
+        Steer = "steer",
+        Decide = "approve",
+        Interrupt = "interrupt",
+        Fork = "fork",
+        AddContext = "add_context",
+        ManageParticipants = "manage_participants",
+        EndSession = "end_session",
+        Configure = "configure",
+        Own = "own",
+    }
+);
+
+words!(
+    /// A resource that a budget limits.
+    ResourceWord is BudgetResource { Cost = "cost", Turns = "turns", Tokens = "tokens" }
+);
+
+/// What an approval is about that belongs to no call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SubjectWord {
+    /// Its kind and its details say it.
+    #[serde(rename = "other")]
+    Other,
+}
+
+/// How a participant authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum AuthenticationWord {
+    /// It runs as the owner of the daemon.
+    #[serde(rename = "local")]
+    LocalUser,
+    /// It presented a token.
+    #[serde(rename = "token")]
+    Token,
+}
 
 /// The only state in which a session starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

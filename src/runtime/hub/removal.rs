@@ -94,12 +94,12 @@ impl Hub {
         if active { Err(DeleteError::Active) } else { Ok(size.bytes) }
     }
 
-    /// Tells a loaded session which of its events retention removed.
+    /// Notifies a loaded session which of its events retention removed.
     pub async fn raise_floor(&self, id: &SessionId, floor: Seq) {
         // A load in progress may have read the events before the removal.
         let _turn = self.loading.lock(id).await;
         if let Some(lane) = self.loaded_lane(id) {
-            lane.raise_floor(floor).await;
+            lane.raise_floor(floor);
         }
     }
 
@@ -117,7 +117,7 @@ impl Hub {
             // An unreadable session can be deleted on request.
             (Err(_), DeletionCause::Requested { .. }) => return Ok(None),
         };
-        let active = stored.meta.active_run.is_some();
+        let active = stored.meta.has_run();
         let Ok(RestoredSession { mut session, integrity }) = restore(&self.services, id, stored).await else {
             return if active || *departure == DeletionCause::Retention { Err(DeleteError::Active) } else { Ok(None) };
         };

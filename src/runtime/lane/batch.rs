@@ -6,12 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Lane, LaneReply, ReplyGuard};
-use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta};
-use crate::kernel::command::{PrivateEvent, Snapshot};
+use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta, StoredSession};
+use crate::kernel::command::{PrivateEvent, Reply, Snapshot};
+use crate::kernel::command_log::{CommandOutcome, CommandRecord, OutcomeRecord};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::event::{Decision, Event, EventKind, ToolOutcome};
+use crate::kernel::event::{Event, EventKind, RunEvent, SessionEvent};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::state::State;
+use crate::kernel::time::Now;
 use crate::record::{self, checkpoint as codec, summary};
 use crate::runtime::feed::Block;
 use crate::runtime::outbox::Outbox;
@@ -70,7 +72,11 @@ pub(super) struct PendingBatch {
     updates_meta: bool,
     /// Whether it ends something, so that it may use the disk reserve.
     urgent: bool,
-    reply_guards: BTreeMap<Ticket, ReplyGuard>,
+    /// Whether an event has an audience.
+    restricted: bool,
+    reply_guards: BTreeMap<Ticket, (ReplyGuard, Option<Arc<CommandRecord>>)>,
+    /// The outcomes of the commands whose effect it is.
+    outcomes: Vec<OutcomeRecord>,
     after: AfterCommit,
 }
 
@@ -90,8 +96,34 @@ impl CheckpointPolicy {
         self.event_bytes / EVENT_BYTES_PER_CHECKPOINT_BYTE >= self.last_bytes
     }
 
-    const fn record(&mut self, bytes: usize) {
+    /// Returns whether the next load takes long enough without another checkpoint.
+    pub(super) const fn is_worthwhile(&self) -> bool {
+        self.event_bytes >= self.last_bytes / EVENT_BYTES_PER_CHECKPOINT_BYTE
+    }
+
+    pub(super) const fn record(&mut self, bytes: usize) {
         *self = Self { last_bytes: bytes, event_bytes: 0 };
+    }
+}
+
+/// The size of what was read to restore a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoredBytes {
+    checkpoint: usize,
+    events: usize,
+}
+
+impl StoredBytes {
+    /// Returns the size of a stored session.
+    pub fn of(stored: &StoredSession) -> Self {
+        let checkpoint = stored.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes.len());
+        Self { checkpoint, events: stored.tail.iter().map(|block| block.bytes.len()).sum() }
+    }
+}
+
+impl From<StoredBytes> for CheckpointPolicy {
+    fn from(bytes: StoredBytes) -> Self {
+        Self { last_bytes: bytes.checkpoint, event_bytes: bytes.events }
     }
 }
 
@@ -99,8 +131,24 @@ impl CheckpointPolicy {
 const EVENT_BYTES_PER_CHECKPOINT_BYTE: usize = 8;
 
 impl PendingBatch {
-    pub(super) fn add_reply_guard(&mut self, ticket: Ticket, reply_guard: ReplyGuard) {
-        self.reply_guards.insert(ticket, reply_guard);
+    pub(super) fn add_reply_guard(
+        &mut self,
+        ticket: Ticket,
+        reply_guard: ReplyGuard,
+        record: Option<Arc<CommandRecord>>,
+    ) {
+        self.reply_guards.insert(ticket, (reply_guard, record));
+    }
+
+    /// Adds the reply to a request. A success is stored as the outcome of its command if `stored_at` is given.
+    fn add_reply(&mut self, ticket: Ticket, result: Reply, version: u64, stored_at: Option<Now>) {
+        let Some((reply_guard, record)) = self.reply_guards.remove(&ticket) else { return };
+        let stored = record.zip(stored_at.filter(|_| result.is_ok())).map(|(record, at)| {
+            let outcome = CommandOutcome::succeeded("", Some(version));
+            self.outcomes.push(OutcomeRecord { record, outcome: outcome.clone(), at });
+            outcome
+        });
+        self.after.deliveries.push(Delivery::Reply(reply_guard, LaneReply { result, version, stored }));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -143,7 +191,9 @@ impl PendingBatch {
         self.synced |= other.synced;
         self.updates_meta |= other.updates_meta;
         self.urgent |= other.urgent;
+        self.restricted |= other.restricted;
         self.reply_guards.extend(other.reply_guards);
+        self.outcomes.extend(other.outcomes);
         self.after.deliveries.extend(other.after.deliveries);
         self.after.effects.extend(other.after.effects);
         self.after.run_ended |= other.after.run_ended;
@@ -170,6 +220,7 @@ impl PendingBatch {
         let stored = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
         let published = (count > 0).then(|| {
             let block = Block::new(first, last, lines);
+            let block = if self.restricted { block.restricted() } else { block };
             // They are incomplete if a reader of events has subscribed since the first event of the batch.
             if self.events.len() == count as usize { block.with_events(self.events) } else { block }
         });
@@ -179,6 +230,7 @@ impl PendingBatch {
         batch.block = stored;
         batch.meta = meta;
         batch.checkpoint = self.checkpoint;
+        batch.outcomes = self.outcomes;
         batch.urgent = self.urgent;
         if self.synced {
             batch.durability = Durability::Synced;
@@ -193,10 +245,11 @@ impl PendingBatch {
         }
         self.last = event.seq;
         self.count += 1;
-        let class = commit_class(&event.kind);
-        self.updates_meta |= !matches!(class, CommitClass::Plain | CommitClass::Synced);
-        self.synced |= matches!(class, CommitClass::Synced | CommitClass::SyncedMeta | CommitClass::SyncedUrgentMeta);
-        self.urgent |= matches!(class, CommitClass::UrgentMeta | CommitClass::SyncedUrgentMeta);
+        let class = event.kind.commit_class();
+        self.updates_meta |= class.changes_summary;
+        self.synced |= class.synced;
+        self.urgent |= class.urgent;
+        self.restricted |= !event.audience.is_public();
         record::event_line(session, event, &mut self.lines);
     }
 }
@@ -210,6 +263,7 @@ impl Lane {
     /// Adds effects to the pending batch; effects that need no commit are performed at once.
     pub(super) fn collect_effects(&mut self, effects: Vec<Effect>, outbox: Option<&Arc<Outbox>>) {
         let changes = effects.iter().any(|effect| matches!(effect, Effect::Persist(_)));
+        let now = self.services.clock.now();
         for effect in effects {
             let pending = &mut self.pending;
             match effect {
@@ -231,21 +285,30 @@ impl Lane {
                 }
                 Effect::Reply(ticket, reply, version) => {
                     pending.synced |= changes;
-                    if let Some(reply_guard) = pending.reply_guards.remove(&ticket) {
-                        let reply = LaneReply { result: reply, version };
-                        pending.after.deliveries.push(Delivery::Reply(reply_guard, reply));
-                    }
+                    // Without a change of the session there is no batch to store an outcome with.
+                    pending.add_reply(ticket, reply, version, changes.then_some(now));
                 }
                 Effect::EmitTo(_, private) => {
                     let delivery = |to: &Arc<Outbox>| Delivery::Private(Arc::clone(to), private);
                     pending.after.deliveries.extend(outbox.map(delivery));
                 }
-                Effect::Subscribe { participant: _, after } => {
+                Effect::Tell { audience, event } => {
+                    let recipients =
+                        self.feed.subscribers().into_iter().filter(|known| audience.contains(&known.viewer));
+                    pending
+                        .after
+                        .deliveries
+                        .extend(recipients.map(|known| Delivery::Private(known.outbox, event.clone())));
+                }
+                Effect::Subscribe { connection: _, after } => {
                     let delivery = |to: &Arc<Outbox>| Delivery::Subscribe(Arc::clone(to), after);
                     pending.after.deliveries.extend(outbox.map(delivery));
                 }
-                Effect::Unsubscribe(_) => {
-                    pending.after.deliveries.extend(outbox.map(|to| Delivery::Unsubscribe(Arc::clone(to))));
+                Effect::Unsubscribe(connection) => {
+                    // A participant may have been removed by another one.
+                    let own = outbox.filter(|outbox| outbox.id() == connection).cloned();
+                    let to = own.or_else(|| self.feed.outbox_of(connection));
+                    pending.after.deliveries.extend(to.map(Delivery::Unsubscribe));
                 }
                 // The whole block is published after its commit, behind all replies of the batch.
                 Effect::Emit(_) => {}
@@ -254,7 +317,8 @@ impl Lane {
                     pending.after.effects.push(effect);
                 }
                 Effect::RequestTurn(_) | Effect::RunCheck { .. } | Effect::StoreGrant { .. } | Effect::Compact(_) => {
-                    pending.after.effects.push(effect);
+                    self.prepare_conversation(&effect);
+                    self.pending.after.effects.push(effect);
                 }
             }
         }
@@ -268,12 +332,19 @@ impl Lane {
         let before = pending.bytes();
         pending.push_event(&self.id, &event);
         self.checkpoint_policy.add_event_bytes(pending.bytes() - before);
-        if let EventKind::RunEnded(report) = &event.kind {
+        if let EventKind::Run(RunEvent::Ended(report)) = &event.kind {
             tracing::info!(session = %self.id, run = ?event.run, outcome = ?report.outcome, "run ended");
             pending.after.run_ended = true;
             self.unredacted.prune(self.session.state());
         }
         self.forward_event(&event.kind);
+        self.conversation.fold(&event);
+        if matches!(event.kind, EventKind::Participant(_)) {
+            self.feed.set_viewers(|attachment| self.session.viewer(attachment));
+        }
+        if !event.audience.is_public() {
+            self.feed.set_restricted();
+        }
         if self.feed.has_event_readers() {
             self.pending.events.push(event);
         }
@@ -282,7 +353,7 @@ impl Lane {
     /// Forwards an event: to clients that list sessions after the commit, to the current turn at once.
     fn forward_event(&mut self, kind: &EventKind) {
         self.pending.after.session_changes.extend(session_change(&self.id, kind));
-        if let (EventKind::Steered(_), Some(run)) = (kind, &self.session.state().run) {
+        if let (EventKind::Run(RunEvent::Steered(_)), Some(run)) = (kind, &self.session.state().run) {
             self.run_tasks.interrupt_for_steer(&run.id, run.steers.len());
         }
     }
@@ -300,82 +371,28 @@ impl Lane {
 }
 
 fn session_change(session: &SessionId, kind: &EventKind) -> Option<SessionChange> {
-    if matches!(kind, EventKind::SessionOpened(_)) {
+    if matches!(kind, EventKind::Session(SessionEvent::Opened(_))) {
         return Some(SessionChange::Opened(session.clone()));
     }
-    matches!(kind, EventKind::SessionEnded { .. }).then(|| SessionChange::Ended(session.clone()))
+    matches!(kind, EventKind::Session(SessionEvent::Ended { .. })).then(|| SessionChange::Ended(session.clone()))
 }
 
 pub(super) fn checkpoint(state: &State) -> Checkpoint {
     Checkpoint { seq: state.last_seq, bytes: Bytes::from(codec::encode(state)) }
 }
 
-pub(super) fn meta(session: &SessionId, snapshot: &Snapshot) -> Meta {
+/// Returns the row of a session; `has_gates` if approvals are open, whether or not a run waits for them.
+pub(super) fn meta(session: &SessionId, snapshot: &Snapshot, has_gates: bool) -> Meta {
     let row = summary::SessionRow::of(session, snapshot);
     Meta {
         session: session.clone(),
         state: summary::phase_name(snapshot.phase).to_owned(),
         updated_at: snapshot.updated_at,
         opened_at: snapshot.opened_at,
-        active_run: snapshot.run.as_ref().map(|run| run.as_str().to_owned()),
+        active_run: match &snapshot.run {
+            Some(run) => Some(run.as_str().to_owned()),
+            None => has_gates.then(|| Meta::NO_RUN.to_owned()),
+        },
         summary: summary::session_item(&row).as_str().to_owned(),
-    }
-}
-
-/// What an event requires of its commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CommitClass {
-    /// Nothing.
-    Plain,
-    /// The commit must be on disk before the tool is executed.
-    Synced,
-    /// The stored session row changes.
-    Meta,
-    /// The row changes, and the commit must be on disk before the event takes effect.
-    SyncedMeta,
-    /// The row changes, and the event ends something: it must succeed on a full disk.
-    UrgentMeta,
-    /// The row changes, the event ends something, and the commit must be on disk before it takes effect.
-    SyncedUrgentMeta,
-}
-
-/// Returns the class of an event. An approval, the start of a tool and the end of a run take effect only on disk.
-fn commit_class(kind: &EventKind) -> CommitClass {
-    match kind {
-        EventKind::CallStarted { .. } => CommitClass::Synced,
-        EventKind::SessionOpened(_) => CommitClass::SyncedMeta,
-        EventKind::GateSettled(gate) if gate.decision == Decision::Approve => CommitClass::SyncedMeta,
-        EventKind::GateSettled(_) | EventKind::RunEnded(_) => CommitClass::SyncedUrgentMeta,
-        EventKind::CallSettled(settlement) if settlement.outcome == ToolOutcome::Aborted => CommitClass::UrgentMeta,
-        EventKind::RunStopping { .. } => CommitClass::UrgentMeta,
-        EventKind::CompactionFailed { .. } | EventKind::RetryEnded { .. } => CommitClass::UrgentMeta,
-        EventKind::SessionRenamed { .. }
-        | EventKind::SessionEnded { .. }
-        | EventKind::Loaded { .. }
-        | EventKind::Adjusted { .. }
-        | EventKind::Branched { .. }
-        | EventKind::RunStarted(_)
-        | EventKind::MessageQueued(_)
-        | EventKind::MessageUnqueued { .. }
-        | EventKind::Steered(_)
-        | EventKind::TextDone { .. }
-        | EventKind::CallIntended(_)
-        | EventKind::CallSettled(_)
-        | EventKind::GateOpened(_)
-        | EventKind::GateVoted { .. }
-        | EventKind::RunRecovered { .. } => CommitClass::Meta,
-        EventKind::VersionBumped { .. }
-        | EventKind::Status { .. }
-        | EventKind::ThinkingDelta { .. }
-        | EventKind::TextDelta { .. }
-        | EventKind::TurnUsage(_)
-        | EventKind::CompactionStarted { .. }
-        | EventKind::Compacted(_)
-        | EventKind::RetryStarted(_)
-        | EventKind::CallOutput { .. }
-        | EventKind::Warned { .. }
-        | EventKind::Failed { .. }
-        | EventKind::EventsLost { .. }
-        | EventKind::Unknown(_) => CommitClass::Plain,
     }
 }

@@ -1,5 +1,6 @@
 //! The decision about a call of a model: it combines all rules that apply and allows, asks or denies.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -7,6 +8,7 @@ use serde_json::Value;
 use crate::agent::policy::{Call, CallContext, Decision, Policy, RuleSource, Sandbox};
 use crate::config::sandbox::{SandboxKind, SandboxMechanism};
 use crate::config::settings::rule::Rule;
+use crate::kernel::command::Snapshot;
 use crate::kernel::effect::TurnRequest;
 use crate::kernel::event::{DenialEffect, ToolError};
 use crate::kernel::gate::is_approval_policy;
@@ -16,7 +18,7 @@ use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
 use crate::sandbox::ConfinementStrength;
 use crate::sandbox::risk::PathContext;
-use crate::tools::{Request, ToolContext, ToolSet};
+use crate::tools::{self, Request, ToolContext, ToolSet};
 
 /// The policy of the calls of a turn.
 pub(super) struct CallPolicy {
@@ -133,6 +135,32 @@ pub(in crate::runtime) fn step_policy(
         }
     }))
 }
+
+/// Refuses a user command that a rule denies, and one that needs an approval: outside of a run nobody can approve it.
+///
+/// The error is the reason.
+pub(in crate::runtime) async fn check_user_command(
+    services: &Services,
+    snapshot: &Snapshot,
+    home: &Path,
+    command: &str,
+) -> Result<(), String> {
+    // The workspace is where the session works, even if a link leads elsewhere by now.
+    let workspace = Path::new(snapshot.workspace());
+    let rules = services.model_config.run_config(workspace).await;
+    let rules = rules.map_err(|error| format!("the configuration cannot be used: {error}"))?;
+    let paths = PathContext::new(workspace, Some(home)).with_alias(Path::new(&snapshot.opening.cwd));
+    let Some(policy) = step_policy(&rules, &[], paths, services.tools.clone()) else { return Ok(()) };
+    let args = serde_json::json!({ "command": command }).to_string();
+    match policy.check(tools::EXEC, &args) {
+        StepDecision::Allow => Ok(()),
+        StepDecision::Deny(error) => Err(error.message),
+        StepDecision::Ask(_) => Err(RULE_ASKS.to_owned()),
+    }
+}
+
+/// The error of a user command that needs an approval.
+const RULE_ASKS: &str = "a rule asks about this command; send it as a prompt, which can wait for an answer";
 
 /// Returns the question about a playbook step for which a rule asks.
 fn step_question(request: &Request, args: &str, reason: &str) -> Question {

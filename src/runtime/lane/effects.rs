@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::Lane;
 use super::run_tasks::PreparedCall;
 use super::tool_context::{WorkspaceContext, workspace_path};
-use crate::kernel::command::Command;
-use crate::kernel::effect::Effect;
+use crate::kernel::effect::{Effect, TurnRequest};
 use crate::kernel::id::RunId;
 use crate::kernel::session::Input;
 
@@ -45,7 +44,7 @@ impl Lane {
                     self.unredacted.set_fallback_environment(run.cloned(), environment);
                     return true;
                 }
-                Some(input) = self.control.recv() => self.handle_input(*input),
+                input = self.inbox.next_control() => self.handle_input(input),
             }
         }
         false
@@ -61,18 +60,35 @@ impl Lane {
         loaded.context
     }
 
+    /// Prepares the conversation of a turn of a model, or of a compaction, whose effect is decided.
+    pub(super) fn prepare_conversation(&mut self, effect: &Effect) {
+        let newest = self.session.state().last_seq;
+        if let Effect::RequestTurn(turn) = effect {
+            // The built-in providers read the message alone.
+            if !self.services.providers.contains_key(turn.model_choice.provider.as_str()) {
+                self.conversation.prepare((&**turn).into(), newest);
+            }
+        } else if let Effect::Compact(compact) = effect {
+            self.conversation.prepare((&**compact).into(), newest);
+        }
+    }
+
+    async fn start_turn(&mut self, turn: TurnRequest) {
+        let run = turn.run.clone();
+        let conversation = self.conversation.take((&turn).into());
+        if !self.ensure_environment(Some(&run)).await {
+            return;
+        }
+        let workspace_context = self.load_workspace(Some(&run)).await;
+        let turn = self.unredacted.original_turn(turn);
+        let (unredacted, state) = (&self.unredacted, self.session.state());
+        self.run_tasks.start_turn(turn, run, conversation, workspace_context, unredacted, state);
+    }
+
     /// Performs an effect, unless its run was stopped during the commit.
     async fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::RequestTurn(turn) if self.is_running(&turn.run) => {
-                let run = turn.run.clone();
-                if !self.ensure_environment(Some(&run)).await {
-                    return;
-                }
-                let workspace_context = self.load_workspace(Some(&run)).await;
-                let turn = self.unredacted.original_turn(*turn);
-                self.run_tasks.start_turn(turn, run, workspace_context, &self.unredacted, self.session.state());
-            }
+            Effect::RequestTurn(turn) if self.is_running(&turn.run) => self.start_turn(*turn).await,
             Effect::RunCheck { run, index, criterion } if self.is_running(&run) => {
                 let check = self.unredacted.original_check(self.session.state(), index, &criterion);
                 self.run_tasks.request_check(run, index, check, &self.unredacted);
@@ -90,9 +106,8 @@ impl Lane {
                 self.run_tasks.execute(run, call, workspace_context, &self.unredacted, self.session.state());
             }
             Effect::StoreGrant { rule, by } => {
-                let state = self.session.state();
-                let run = state.run.as_ref().map(|run| run.id.clone());
-                self.run_tasks.store_grant(rule, by, run, workspace_path(state));
+                let run = self.session.state().run.as_ref().map(|run| run.id.clone());
+                self.run_tasks.store_grant(rule, by, run, workspace_path(self.session.state()));
             }
             Effect::ExecuteUserCommand(intention) => {
                 self.ensure_environment(None).await;
@@ -102,8 +117,10 @@ impl Lane {
                 self.run_tasks.start_user_command(call, workspace_context, &self.unredacted, self.session.state());
             }
             Effect::Compact(compact) => {
+                let conversation = self.conversation.take((&*compact).into());
                 let workspace_context = self.load_workspace(None).await;
-                self.run_tasks.start_compaction(*compact, workspace_context, &self.unredacted, self.session.state());
+                let (unredacted, state) = (&self.unredacted, self.session.state());
+                self.run_tasks.start_compaction(*compact, conversation, workspace_context, unredacted, state);
             }
             Effect::RequestTurn(_)
             | Effect::RunCheck { .. }
@@ -112,6 +129,7 @@ impl Lane {
             | Effect::Persist(_)
             | Effect::Emit(_)
             | Effect::EmitTo(..)
+            | Effect::Tell { .. }
             | Effect::Subscribe { .. }
             | Effect::Unsubscribe(_)
             | Effect::Reply(..)
@@ -121,37 +139,5 @@ impl Lane {
             | Effect::StopRetry(_)
             | Effect::Checkpoint(_) => {}
         }
-    }
-}
-
-/// Returns the name of a command for the log.
-pub(super) const fn command_name(command: &Command) -> &'static str {
-    match command {
-        Command::Open(_) => "open",
-        Command::Prompt(_) => "prompt",
-        Command::Queue(_) => "queue",
-        Command::Unqueue { .. } => "unqueue",
-        Command::ListQueue => "list queue",
-        Command::Steer(_) => "steer",
-        Command::Decide(_) => "decide",
-        Command::Cancel { .. } => "cancel",
-        Command::Attach { .. } => "attach",
-        Command::Resume { .. } => "resume",
-        Command::Detach => "detach",
-        Command::Describe => "describe",
-        Command::ListGates => "list gates",
-        Command::Rename { .. } => "rename",
-        Command::End => "end",
-        Command::BumpVersion { .. } => "bump version",
-        Command::Load => "load",
-        Command::Reopen(_) => "reopen",
-        Command::Adjust(_) => "adjust",
-        Command::UserCommand(_) => "user command",
-        Command::StopUserCommand { .. } => "stop user command",
-        Command::Compact { .. } => "compact",
-        Command::StopCompaction => "stop compaction",
-        Command::StopRetry => "stop retry",
-        Command::Branch(_) => "branch",
-        Command::Import(_) => "import",
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::tool_context::ToolContextBuilder;
-use super::unredacted::Original;
+use super::unredacted::SentValue;
 use crate::agent::RAISE_BUDGET;
 use crate::kernel::effect::Report;
 use crate::kernel::environment::Environment;
-use crate::kernel::event::{CallResult, Intention, OutputStream, Purpose, ToolOutcome};
+use crate::kernel::event::{CallResult, Diff, Intention, OutputStream, Purpose, ToolOutcome};
 use crate::kernel::id::CallId;
 use crate::provider::{ReportSender, SessionClosed};
 use crate::redact;
@@ -22,7 +22,7 @@ use crate::tools::{self, ExecutionResult, ToolContext, ToolError, ToolErrorKind}
 /// Everything that the execution of a tool call needs.
 pub(super) struct ToolJob {
     pub(super) intention: Intention,
-    pub(super) args: Original<String>,
+    pub(super) args: SentValue<String>,
     /// The digest of what was approved; `None` if no approval was needed.
     pub(super) approved_digest: Option<String>,
     pub(super) tool_context: ToolContextBuilder,
@@ -39,11 +39,11 @@ pub(super) async fn execute(job: ToolJob, reports: ReportSender) -> Result<(), S
 pub(super) async fn run(job: ToolJob, reports: &ReportSender) -> Result<CallResult, SessionClosed> {
     let started = job.services.clock.now();
     let outcome = match &job.args {
-        Original::Lost => {
+        SentValue::Lost => {
             let message = "the arguments held a secret, which is not stored across a restart";
             ExecutionResult::failed(ToolError::new(ToolErrorKind::SecretNotPersisted, message))
         }
-        Original::Known(args) => run_tool(&job, args, reports).await?,
+        SentValue::Known(args) => run_tool(&job, args, reports).await?,
     };
     Ok(CallResult {
         call: job.intention.call,
@@ -54,6 +54,7 @@ pub(super) async fn run(job: ToolJob, reports: &ReportSender) -> Result<CallResu
         exit_code: outcome.exit_code,
         text: reports.redactor().redact(&outcome.text).into_owned(),
         error: outcome.error.map(|error| reports.redact_error(error.into())),
+        diff: outcome.diff.map(|diff| Diff { text: reports.redactor().redact(&diff.text).into_owned(), ..diff }),
     })
 }
 

@@ -1,32 +1,45 @@
 //! The inputs of a lane, its handle, and the replies to its requests.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-use super::command_inbox::CommandSender;
+use super::inbox::{InboxSender, SendError};
 use super::unload::{DeleteReply, DeleteRequest, DeletionCause};
-use crate::kernel::command::{Caller, Command, Phase, Reply, Urgency};
+use crate::kernel::command::{Caller, Command, Phase, Reply, Snapshot, Urgency};
+use crate::kernel::command_log::{CommandOutcome, CommandRecord};
+use crate::kernel::conversation::Conversation;
 use crate::kernel::environment::Environment;
-use crate::kernel::id::{ParticipantId, Seq, SessionId};
+use crate::kernel::id::{ConnectionId, Seq, SessionId};
+use crate::kernel::refusal::Refusal;
 use crate::provider::Starter;
 use crate::runtime::feed::{Feed, Subscriber};
 use crate::runtime::outbox::Outbox;
 
-/// An input that a lane handles before commands. It is boxed, because every session in memory has a channel of them.
+/// An input that a lane handles before commands.
 #[derive(Debug)]
 pub enum LaneInput {
     /// A control command of a client, and the number of commands that were sent to the lane before it.
     Control(Box<LaneRequest>, u64),
     /// A connection is closed.
-    Disconnected(ParticipantId),
+    Disconnected(ConnectionId),
     /// Retention removed the events up to this position.
     RaiseFloor(Seq),
     /// The session is to be deleted.
     Delete(Box<DeleteRequest>),
+    /// A query needs the conversation after an event.
+    Conversation {
+        /// Who reads it.
+        caller: Caller,
+        /// The event.
+        after: Seq,
+        /// Receives a copy if the conversation is in memory; dropped if the lane ends.
+        reply: oneshot::Sender<Result<Option<Conversation>, Refusal>>,
+    },
 }
 
 /// A command for a session.
@@ -46,6 +59,8 @@ pub struct LaneRequest {
     pub outbox: Arc<Outbox>,
     /// The environment that the client sent.
     pub environment: Option<Environment>,
+    /// The command of the command log whose success, which has no data, is stored with its effect.
+    pub record: Option<Arc<CommandRecord>>,
 }
 
 /// Why a session did not answer a command.
@@ -84,6 +99,8 @@ pub struct LaneReply {
     pub result: Reply,
     /// The session's version after the command.
     pub version: u64,
+    /// The outcome of the command, if it is stored together with its effect.
+    pub stored: Option<CommandOutcome>,
 }
 
 type ReplyFn = Box<dyn FnOnce(Result<LaneReply, LaneError>) + Send>;
@@ -123,11 +140,20 @@ impl fmt::Debug for ReplyGuard {
 #[derive(Debug, Clone)]
 pub struct LaneHandle {
     id: SessionId,
-    control: mpsc::Sender<Box<LaneInput>>,
-    commands: CommandSender,
+    inbox: InboxSender,
     feed: Arc<Feed>,
-    phase: Arc<AtomicU8>,
-    token_hash: Arc<Mutex<[u8; 32]>>,
+    published: Arc<PublishedState>,
+}
+
+/// What a lane publishes, for readers that do not wait for it.
+#[derive(Debug)]
+struct PublishedState {
+    phase: AtomicU8,
+    /// Whether approvals are open, whether or not a run waits for them.
+    open_gates: AtomicBool,
+    token_hash: Mutex<[u8; 32]>,
+    /// The snapshot of a session that has not changed since.
+    snapshot: Mutex<Option<Arc<Snapshot>>>,
 }
 
 /// The lane has ended; the request is returned.
@@ -135,33 +161,26 @@ pub struct LaneHandle {
 pub struct LaneClosed(pub Box<LaneRequest>);
 
 impl LaneHandle {
-    pub(super) fn new(
-        id: SessionId,
-        control: mpsc::Sender<Box<LaneInput>>,
-        commands: CommandSender,
-        feed: Arc<Feed>,
-        token: [u8; 32],
-    ) -> Self {
-        Self { id, control, commands, feed, phase: Arc::default(), token_hash: Arc::new(Mutex::new(token)) }
+    pub(super) fn new(id: SessionId, inbox: InboxSender, feed: Arc<Feed>, token: [u8; 32]) -> Self {
+        let (phase, token_hash, snapshot) = (AtomicU8::default(), Mutex::new(token), Mutex::default());
+        Self {
+            id,
+            inbox,
+            feed,
+            published: Arc::new(PublishedState { phase, open_gates: AtomicBool::default(), token_hash, snapshot }),
+        }
     }
 
     /// Sends a command; if the inbox is full it is answered with `Busy`.
     pub fn send_request(&self, request: Box<LaneRequest>) -> Result<(), LaneClosed> {
-        let sent = match request.command.urgency() {
-            Urgency::Ordinary => self.commands.try_send(request),
-            Urgency::Control => match self.control.try_reserve() {
-                Ok(slot) => {
-                    slot.send(Box::new(LaneInput::Control(request, self.commands.sent())));
-                    Ok(())
-                }
-                Err(TrySendError::Full(())) => Err(TrySendError::Full(request)),
-                Err(TrySendError::Closed(())) => Err(TrySendError::Closed(request)),
-            },
+        let sent = match request.command.policy().urgency {
+            Urgency::Ordinary => self.inbox.send_command(request),
+            Urgency::Control => self.inbox.send_control(request),
         };
         match sent {
             Ok(()) => {}
-            Err(TrySendError::Full(request)) => request.reply_guard.send(Err(LaneError::Busy)),
-            Err(TrySendError::Closed(request)) => return Err(LaneClosed(request)),
+            Err(SendError::Full(request)) => request.reply_guard.send(Err(LaneError::Busy)),
+            Err(SendError::Closed(request)) => return Err(LaneClosed(request)),
         }
         Ok(())
     }
@@ -169,24 +188,29 @@ impl LaneHandle {
     /// Asks the lane to end for a deletion; `None` if it has ended by itself.
     pub async fn delete(&self, cause: DeletionCause) -> Option<DeleteReply> {
         let (reply, answered) = oneshot::channel();
-        let leave = LaneInput::Delete(Box::new(DeleteRequest { cause, reply }));
-        self.control.send(Box::new(leave)).await.ok()?;
+        self.inbox.send_input(LaneInput::Delete(Box::new(DeleteRequest { cause, reply })));
         answered.await.ok()
     }
 
-    /// Tells the lane which events retention removed. A lane that has ended reads it when the session is loaded
-    /// again.
-    pub async fn raise_floor(&self, floor: Seq) {
-        let _ = self.control.send(Box::new(LaneInput::RaiseFloor(floor))).await;
+    /// Returns a copy of the conversation if the lane has all of it after an event in memory, and all of that is
+    /// stored, or the refusal of a caller that may not read the session. A lane that is busy or has ended answers
+    /// nothing.
+    pub async fn conversation(&self, caller: &Caller, after: Seq) -> Option<Result<Option<Conversation>, Refusal>> {
+        let (reply, answered) = oneshot::channel();
+        self.inbox.try_send_input(LaneInput::Conversation { caller: caller.clone(), after, reply });
+        timeout(CONVERSATION_TIMEOUT, answered).await.ok()?.ok()
     }
 
-    /// Tells the lane that a connection is closed; if the inbox is full a task waits for space.
-    pub fn disconnected(&self, participant: ParticipantId) {
-        self.feed.unsubscribe(participant);
-        if let Err(TrySendError::Full(input)) = self.control.try_send(Box::new(LaneInput::Disconnected(participant))) {
-            let control = self.control.clone();
-            tokio::spawn(async move { control.send(input).await });
-        }
+    /// Notifies the lane which events retention removed. A lane that has ended reads it when the session is loaded
+    /// again.
+    pub fn raise_floor(&self, floor: Seq) {
+        self.inbox.send_input(LaneInput::RaiseFloor(floor));
+    }
+
+    /// Notifies the lane that a connection is closed.
+    pub fn disconnected(&self, connection: ConnectionId) {
+        self.feed.unsubscribe(connection);
+        self.inbox.send_input(LaneInput::Disconnected(connection));
     }
 
     /// Returns the session id.
@@ -201,31 +225,57 @@ impl LaneHandle {
 
     /// Returns whether the lane accepts commands.
     pub fn is_open(&self) -> bool {
-        !self.control.is_closed()
+        !self.inbox.is_closed()
     }
 
     /// Returns the last published phase of the session.
     pub fn phase(&self) -> Phase {
-        PHASES.get(usize::from(self.phase.load(Ordering::Relaxed))).copied().unwrap_or(Phase::Idle)
+        PHASES.get(usize::from(self.published.phase.load(Ordering::Relaxed))).copied().unwrap_or(Phase::Idle)
     }
 
     /// Publishes the phase of the session; returns whether it changed.
     pub(super) fn set_phase(&self, phase: Phase) -> bool {
         let index = PHASES.iter().position(|known| *known == phase).and_then(|index| u8::try_from(index).ok());
         let index = index.unwrap_or_default();
-        self.phase.swap(index, Ordering::Relaxed) != index
+        self.published.phase.swap(index, Ordering::Relaxed) != index
+    }
+
+    /// Returns whether approvals are open, whether or not a run waits for them.
+    pub fn has_open_gates(&self) -> bool {
+        self.published.open_gates.load(Ordering::Relaxed)
+    }
+
+    /// Publishes whether approvals are open.
+    pub(super) fn set_open_gates(&self, open: bool) {
+        self.published.open_gates.store(open, Ordering::Relaxed);
     }
 
     /// Returns the hash of the attach token.
     pub fn token_hash(&self) -> [u8; 32] {
-        *self.token_hash.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.published.token_hash.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces the hash of the attach token.
     pub fn replace_token(&self, hash: [u8; 32]) {
-        *self.token_hash.lock().unwrap_or_else(PoisonError::into_inner) = hash;
+        *self.published.token_hash.lock().unwrap_or_else(PoisonError::into_inner) = hash;
+    }
+
+    /// Returns the snapshot of a session that is stored and has not changed since it was described.
+    ///
+    /// It contains every change that the lane has confirmed. `None` if the lane has to be asked.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        let snapshot = self.published.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        snapshot.filter(|_| self.is_open())
+    }
+
+    /// Publishes the snapshot of the session, or withdraws it before the session changes.
+    pub(super) fn set_snapshot(&self, snapshot: Option<Arc<Snapshot>>) {
+        *self.published.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 }
+
+/// How long a query waits for a lane, for instance one that waits for a file system.
+const CONVERSATION_TIMEOUT: Duration = Duration::from_millis(100);
 
 const PHASES: [Phase; 6] =
     [Phase::Idle, Phase::Running, Phase::Waiting, Phase::Completed, Phase::Failed, Phase::Cancelled];

@@ -6,13 +6,15 @@
 
 mod batch;
 mod call_policy;
-mod command_inbox;
 mod conversation;
+mod edited_grant;
 mod effects;
 mod execute;
+mod inbox;
 mod input;
 mod model_turn;
 mod panic_report;
+mod published;
 mod run_tasks;
 mod storage;
 mod subscribers;
@@ -20,33 +22,34 @@ mod tool_context;
 mod unload;
 mod unredacted;
 mod user_command;
+mod work_refusal;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tracing::{debug, info};
 
 use super::feed::{Block, Feed, Subscriber};
 use super::fingerprints;
-use super::generate;
 use super::outbox::Outbox;
 use super::services::Services;
-use crate::journal::{Batch, CommitError, Create, Meta};
+use crate::journal::{Batch, CommitError, Create};
 use crate::kernel::command::{AccessKind, Command, Phase, Rights};
 use crate::kernel::effect::{Effect, Report, Ticket};
 use crate::kernel::id::{Seq, SessionId};
-use crate::kernel::refusal::Refusal;
 use crate::kernel::session::{Input, Session};
 use crate::provider::{ReportEnvelope, ReportOwner};
 use batch::{AfterCommit, CheckpointPolicy, Delivery, PendingBatch};
-use command_inbox::CommandInbox;
-use effects::command_name;
+use conversation::LaneConversation;
+use inbox::Inbox;
 use run_tasks::RunTasks;
 use storage::{CommitState, StorageState};
+use unload::IdleMemory;
 use unredacted::Unredacted;
 
-pub(in crate::runtime) use call_policy::step_policy;
+pub use batch::StoredBytes;
+pub(in crate::runtime) use call_policy::check_user_command;
 pub use input::{LaneClosed, LaneError, LaneHandle, LaneInput, LaneReply, LaneRequest, ReplyGuard};
 pub use storage::Integrity;
 pub use unload::{DeleteReply, DeleteRequest, DeletionCause, LaneEnd, LaneExit};
@@ -64,6 +67,8 @@ pub enum LaneStart {
         listeners: Vec<Subscriber>,
         /// Whether the session could be restored completely.
         integrity: Integrity,
+        /// What was read to restore it.
+        bytes: StoredBytes,
     },
 }
 
@@ -73,25 +78,29 @@ pub struct Lane {
     session: Session,
     services: Arc<Services>,
     feed: Arc<Feed>,
-    control: mpsc::Receiver<Box<LaneInput>>,
-    commands: CommandInbox,
+    inbox: Inbox,
     handle: LaneHandle,
     /// Original values that must not be stored and are still needed.
     unredacted: Unredacted,
     /// The tasks of the active run.
     run_tasks: RunTasks,
+    /// The conversation, while turns use it.
+    conversation: LaneConversation,
     pending: PendingBatch,
     checkpoint_policy: CheckpointPolicy,
-    in_flight: Option<InFlight>,
+    /// Boxed, like everything that an idle session does not need.
+    in_flight: Option<Box<InFlight>>,
     /// Whether events were appended to the write-ahead file since the journal was last told.
     has_appended: bool,
     storage: StorageState,
+    idle_memory: IdleMemory,
+    has_published_snapshot: bool,
     /// The end of the last reserved block of sequence numbers that is on disk.
     reserved_on_disk: Seq,
     /// Whether the stored session row names an active run.
     run_persisted: bool,
     last_ticket: u64,
-    create: Option<Create>,
+    create: Option<Box<Create>>,
     /// Subscribers of the lane that this one replaces, to be attached.
     inherited: Vec<Subscriber>,
     /// The pending request to delete the session.
@@ -118,20 +127,28 @@ impl Lane {
     /// It is boxed, because a future stores its arguments twice.
     pub fn new(id: SessionId, session: Session, start: LaneStart, services: Arc<Services>) -> Box<Self> {
         let limits = services.limits;
-        let (control, control_inbox) = mpsc::channel(limits.inbox);
-        let (commands, commands_inbox) = command_inbox::channel(limits.inbox);
+        let (sender, inbox) = inbox::channel(limits.inbox);
         let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
+        if session.state().has_restricted_events {
+            feed.set_restricted();
+        }
+        let mut checkpoint_policy = CheckpointPolicy::default();
         let (create, token, inherited, storage) = match start {
-            LaneStart::New(create) => (Some(create.clone()), create.token_hash, Vec::new(), StorageState::Writable),
-            LaneStart::Restored { token_hash, listeners, integrity } => {
+            LaneStart::New(create) => {
+                let token = create.token_hash;
+                (Some(Box::new(create)), token, Vec::new(), StorageState::Writable)
+            }
+            LaneStart::Restored { token_hash, listeners, integrity, bytes } => {
+                checkpoint_policy = CheckpointPolicy::from(bytes);
                 (None, token_hash, listeners, StorageState::from_integrity(integrity))
             }
         };
-        let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
+        let handle = LaneHandle::new(id.clone(), sender, Arc::clone(&feed), token);
         if storage == StorageState::Writable && !services.journal.has_failed() {
             // Gates of calls with an unknown outcome are opened before anything else is handled.
             let asks = session.unknown_calls() > 0;
             handle.set_phase(if asks { Phase::Waiting } else { session.state().phase() });
+            handle.set_open_gates(session.has_open_gates());
         }
         let work = RunTasks::new(id.clone(), Arc::clone(&services));
         let reserved_on_disk = session.issued();
@@ -140,16 +157,18 @@ impl Lane {
             session,
             services,
             feed,
-            control: control_inbox,
-            commands: commands_inbox,
+            inbox,
             handle,
             unredacted: Unredacted::default(),
             run_tasks: work,
+            conversation: LaneConversation::default(),
             pending: PendingBatch::default(),
-            checkpoint_policy: CheckpointPolicy::default(),
+            checkpoint_policy,
             in_flight: None,
             has_appended: false,
             storage,
+            idle_memory: IdleMemory::Held,
+            has_published_snapshot: false,
             reserved_on_disk,
             run_persisted: false,
             last_ticket: 0,
@@ -197,7 +216,7 @@ impl Lane {
             }
             match self.next_wakeup().await {
                 Wakeup::Input(input) => {
-                    self.handle_input(*input);
+                    self.handle_input(input);
                     self.take_queued();
                 }
                 Wakeup::Command(request) => {
@@ -218,7 +237,7 @@ impl Lane {
                 }
                 Wakeup::SpaceAvailable => self.submit_in_flight(),
                 Wakeup::IdleTimeout => {
-                    if let Some(exit) = Box::pin(self.unload()).await {
+                    if let Some(exit) = Box::pin(self.handle_idle_timeout()).await {
                         break exit;
                     }
                 }
@@ -231,10 +250,13 @@ impl Lane {
     }
 
     async fn next_wakeup(&mut self) -> Wakeup {
-        let idle = self.session.is_idle() && self.in_flight.is_none() && self.pending.is_empty();
+        let idle = self.is_idle();
         if idle {
             self.run_tasks.release_channel();
         }
+        // While the model works the timer is not needed, and setting it for every delta costs time.
+        let resting = self.conversation.is_held() && self.session.state().phase() != Phase::Running;
+        let pause = if idle { self.idle_pause() } else { self.services.limits.park_after };
         let waiting_for_space = self.is_waiting_for_space();
         let committed = async {
             match &mut self.in_flight {
@@ -242,8 +264,8 @@ impl Lane {
                 Some(_) | None => std::future::pending().await,
             }
         };
-        let pause = self.services.limits.park_after;
-        let paused = async { if idle { tokio::time::sleep(pause).await } else { std::future::pending().await } };
+        let paused =
+            async { if idle || resting { tokio::time::sleep(pause).await } else { std::future::pending().await } };
         let has_capacity = self.pending.bytes() < self.services.limits.batch_bytes;
         // Reports of a run that is being stopped are not stored, so they need no space in the batch.
         let stopping = self.session.state().run.as_ref().is_some_and(|run| run.stopping.is_some());
@@ -252,9 +274,9 @@ impl Lane {
             result = committed => Wakeup::Committed(result),
             () = self.services.journal.wait_for_space(), if waiting_for_space => Wakeup::SpaceAvailable,
             () = self.services.closing.wait() => Wakeup::Close,
-            input = self.control.recv() => input.map_or(Wakeup::Close, Wakeup::Input),
+            input = self.inbox.next_control() => Wakeup::Input(input),
             () = self.services.clock.sleep_until(self.session.next_deadline()) => Wakeup::Deadline,
-            request = self.commands.next(), if has_capacity || waiting_for_space => request.map_or(Wakeup::Close, Wakeup::Command),
+            request = self.inbox.next_command(), if has_capacity || waiting_for_space => Wakeup::Command(request),
             reported = self.run_tasks.next_report(), if has_capacity || stopping => Wakeup::Reported(reported),
             () = paused => Wakeup::IdleTimeout,
         }
@@ -263,9 +285,9 @@ impl Lane {
     /// Applies the inputs that have arrived meanwhile, so that one commit covers all of them.
     fn take_queued(&mut self) {
         while self.pending.bytes() < self.services.limits.batch_bytes {
-            if let Ok(input) = self.control.try_recv() {
-                self.handle_input(*input);
-            } else if let Some(request) = self.commands.try_next() {
+            if let Some(input) = self.inbox.try_next_control() {
+                self.handle_input(input);
+            } else if let Some(request) = self.inbox.try_next_command() {
                 self.handle_request(*request);
             } else if let Some(reported) = self.run_tasks.try_next_report() {
                 self.handle_report(*reported);
@@ -278,41 +300,54 @@ impl Lane {
     fn handle_input(&mut self, input: LaneInput) {
         match input {
             LaneInput::Control(request, sent) => {
-                for (_, earlier) in self.commands.take_earlier(request.caller.id, sent) {
+                for (_, earlier) in self.inbox.take_earlier(request.caller.id, sent) {
                     self.handle_request(*earlier);
                 }
                 self.handle_request(*request);
             }
             LaneInput::Disconnected(who) => self.disconnect(who),
-            LaneInput::RaiseFloor(floor) => self.session.raise_floor(floor),
+            LaneInput::RaiseFloor(floor) => {
+                self.session.raise_floor(floor);
+                // It may contain events that the journal has no more.
+                self.conversation.clear();
+            }
             // Dropping a replaced request answers it.
             LaneInput::Delete(delete_request) => self.delete_request = Some(delete_request),
+            // The requester may be gone.
+            LaneInput::Conversation { caller, after, reply } => {
+                let _ = reply.send(self.stored_conversation(&caller, after));
+            }
         }
     }
 
     fn handle_request(&mut self, request: LaneRequest) {
         self.check_journal_failure();
-        if let Some(error) = self.storage_refusal(&request.command) {
+        if let Some(error) = self.storage_refusal(&request.caller, &request.command) {
             return request.reply_guard.send(Err(error));
         }
-        if self.may_wait_for_space() && request.command.access_kind() == AccessKind::ReadOnly {
+        if self.may_wait_for_space() && request.command.policy().access == AccessKind::ReadOnly {
             return self.answer_without_commit(|lane| lane.accept_request(request));
         }
         self.accept_request(request);
     }
 
     fn accept_request(&mut self, request: LaneRequest) {
-        let LaneRequest { caller, mut command, if_version, starter, reply_guard, outbox, environment } = request;
-        if self.is_invalid_answer(&command) {
+        let LaneRequest { caller, mut command, if_version, starter, reply_guard, outbox, environment, record } =
+            request;
+        if let Some(refusal) = self.request_refusal(&caller, &command) {
             let version = self.session.state().version;
-            return reply_guard.send(Ok(LaneReply { result: Err(Refusal::UnknownAnswer), version }));
+            return reply_guard.send(Ok(LaneReply { result: Err(refusal), version, stored: None }));
         }
-        // Read-only participants do not set the environment of steps.
+        // Read-only connections do not set the environment of steps, and neither does anybody but the owner.
         let is_read_only = matches!(
             command,
-            Command::Attach { rights: Rights::NONE, .. } | Command::Resume { rights: Rights::NONE, .. }
+            Command::Attach { rights: Rights::READ_ONLY, .. }
+                | Command::Resume { rights: Rights::READ_ONLY, .. }
+                | Command::Audit { .. }
         );
-        if let Some(environment) = environment.filter(|_| !is_read_only) {
+        // The environment of a client with a token is that of the owner's login shell.
+        let is_owner = caller.participant.is_none() || caller.admission.is_some();
+        if let Some(environment) = environment.filter(|_| is_owner && !is_read_only) {
             self.unredacted.set_environment(self.services.environments.share(environment), self.session.state());
         }
         if matches!(command, Command::Prompt(_) | Command::Queue(_)) {
@@ -321,11 +356,15 @@ impl Lane {
         }
         fingerprints::apply_legacy_fingerprint(&mut command, &self.session.state().idempotency);
         let command = self.unredacted.redact_command(command);
-        debug!(session = %self.id, command = command_name(&command), "command");
+        debug!(session = %self.id, command = command.policy().name, "command");
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.pending.add_reply_guard(ticket, reply_guard);
+        self.pending.add_reply_guard(ticket, reply_guard, record);
+        let is_query = matches!(command, Command::Describe);
         self.apply(Input::Command { ticket, caller, command, if_version }, Some(&outbox));
+        if is_query {
+            self.publish_snapshot();
+        }
         self.unredacted.prune(self.session.state());
         // The disconnect may have been handled before the command.
         if outbox.is_closed() {
@@ -346,12 +385,9 @@ impl Lane {
         }
     }
 
-    fn recover(&mut self) {
-        let gates = (0..self.session.unknown_calls()).map(|_| generate::gate()).collect();
-        self.apply(Input::Recovered { gates }, None);
-    }
-
     fn apply(&mut self, input: Input, outbox: Option<&Arc<Outbox>>) {
+        self.idle_memory = IdleMemory::Held;
+        self.withdraw_snapshot(&input);
         let now = self.services.clock.now();
         if self.services.draining.is_set() {
             self.session.pause_queue();
@@ -359,6 +395,7 @@ impl Lane {
         let effects = self.session.apply(input, now);
         self.collect_effects(effects, outbox);
         let phase = if self.is_damaged() { Phase::Idle } else { self.session.state().phase() };
+        self.publish_open_gates();
         if self.handle.set_phase(phase) && phase != Phase::Running {
             self.services.phase_changed.notify_waiters();
         }
@@ -376,7 +413,7 @@ impl Lane {
             return self.deliver_uncommitted();
         }
         let pending = std::mem::take(&mut self.pending);
-        let create = self.create.take();
+        let create = self.create.take().map(|create| *create);
         let meta = (create.is_some() || pending.updates_meta()).then(|| self.meta());
         let (batch, block, after) = pending.into_batch(&self.id, create, meta);
         if batch.is_empty() {
@@ -388,13 +425,13 @@ impl Lane {
             self.has_appended = true;
             return self.publish_commit(after, block);
         }
-        self.in_flight = Some(InFlight::new(batch, after, block, self));
+        self.in_flight = Some(Box::new(InFlight::new(batch, after, block, self)));
     }
 
     fn handle_commit(&mut self) {
-        if let Some(InFlight { after, block, batch, .. }) = self.in_flight.take() {
+        if let Some(InFlight { after, block, batch, .. }) = self.in_flight.take().map(|in_flight| *in_flight) {
             if let Some(meta) = &batch.meta {
-                self.run_persisted = meta.active_run.is_some();
+                self.run_persisted = meta.has_run();
             }
             self.reserved_on_disk = batch.reserved_seq.unwrap_or(self.reserved_on_disk);
             self.publish_commit(after, block);
@@ -417,14 +454,10 @@ impl Lane {
         self.ready_effects.extend(doing);
         self.notify_services(run_ended, session_changes);
     }
-
-    fn meta(&self) -> Meta {
-        batch::meta(&self.id, &self.session.snapshot())
-    }
 }
 
 enum Wakeup {
-    Input(Box<LaneInput>),
+    Input(LaneInput),
     Command(Box<LaneRequest>),
     Reported(Box<ReportEnvelope>),
     Deadline,

@@ -1,7 +1,7 @@
-//! One turn of a model: from the journaled conversation to the requested tool calls.
+//! One turn of a model: from the conversation to the requested tool calls.
 //!
-//! A turn uses journaled data only: the conversation is folded from the session's events, so that a restarted daemon
-//! sends the same request. Every result is reported to the session, which stores it before it is published.
+//! A turn uses journaled data only: the conversation is folded from the session's events, in memory or from the
+//! journal, so that a restarted daemon sends the same request. Every result is reported to the session, which stores it before it is published.
 
 mod context_window;
 mod instructions;
@@ -16,9 +16,9 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 use super::call_policy::CallPolicy;
-use super::conversation;
+use super::conversation::ConversationSource;
 use super::tool_context::ToolContextBuilder;
-use super::unredacted::{self, Original, SessionSecrets};
+use super::unredacted::{self, SentValue, SessionSecrets};
 use super::user_command::TurnInterrupts;
 use crate::agent::price;
 use crate::agent::prompt::{self, PromptContext};
@@ -87,9 +87,10 @@ impl RunConfigSource {
 pub(super) async fn take_turn(
     input: ModelTurnInput,
     turn: TurnRequest,
+    conversation: ConversationSource,
     reports: ReportSender,
 ) -> Result<(), SessionClosed> {
-    match ModelTurn::prepare(input, &turn, reports).await {
+    match ModelTurn::prepare(input, &turn, conversation, reports).await {
         Ok(mut model_turn) => model_turn.take_turn(&turn).await,
         Err((finish, reports)) => reports.finish(finish).await,
     }
@@ -117,14 +118,15 @@ impl ModelTurn {
     async fn prepare(
         input: ModelTurnInput,
         turn: &TurnRequest,
+        conversation: ConversationSource,
         reports: ReportSender,
     ) -> Result<Self, (FinishReport, ReportSender)> {
         let rules = match input.run_config.get() {
             Ok(rules) => rules,
             Err(why) => return Err((FinishReport::permanent_failure("INVALID_CONFIGURATION", why), reports)),
         };
-        let context = match conversation::read(&input.services.journal, &input.session, turn).await {
-            Ok(context) => context,
+        let context = match conversation.load(&input.services.journal, &input.session).await {
+            Ok(conversation) => Context::new(&conversation),
             Err(message) => {
                 return Err((FinishReport::permanent_failure("INTERNAL_ERROR", message), reports));
             }
@@ -154,7 +156,7 @@ impl ModelTurn {
 
     async fn take_turn(&mut self, turn: &TurnRequest) -> Result<(), SessionClosed> {
         if turn.checks_started {
-            return self.reports.finish(success(self.context.last_text())).await;
+            return self.reports.finish(success(&self.context.last_text())).await;
         }
         let budget = self.run_config.budget(&turn.budget);
         if let Some(breach) = Breach::find(&budget, &turn.spent) {
@@ -238,11 +240,11 @@ impl ModelTurn {
     }
 
     /// Requests a tool call, with its question if one is needed.
-    async fn request_call(&self, call: &PendingCall, args: Original<String>) -> Result<(), SessionClosed> {
+    async fn request_call(&self, call: &PendingCall, args: SentValue<String>) -> Result<(), SessionClosed> {
         let tool = call.tool.as_str();
         let args = match args {
-            Original::Known(args) => args,
-            Original::Lost => {
+            SentValue::Known(args) => args,
+            SentValue::Lost => {
                 return self.reports.refuse_call(tool, call.args.as_str().to_owned(), secret_lost()).await;
             }
         };
@@ -268,7 +270,8 @@ impl ModelTurn {
         let title = "The budget of the run is used up".to_owned();
         let plain = Question::plain(gate::BUDGET, title, breach.summary(), breach.details());
         let policy_comment = format!("{}; {RAISE_REMEDY}", breach.summary());
-        let question = Question { choices: gate::budget_choices(), policy_comment, ..plain };
+        let budget = Some(breach.kind);
+        let question = Question { choices: gate::budget_choices(), budget, policy_comment, ..plain };
         self.reports.request_call(RAISE_BUDGET, breach.details(), Purpose::Work, Some(question)).await?;
         self.reports.end_turn().await
     }

@@ -48,5 +48,6 @@ pub(super) fn panicked_call(intention: &Intention) -> CallResult {
         exit_code: None,
         text: String::new(),
         error: Some(ToolError { kind: "INTERNAL_ERROR".to_owned(), retryable: false, message, detail: None }),
+        diff: None,
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tracing::{Instrument, debug_span};
 
 use super::call_policy;
+use super::conversation::ConversationSource;
 use super::execute::{self, ToolJob};
 use super::model_turn::{self, ModelTurnInput, RunConfigSource};
 use super::panic_report::{PanicReporter, panicked_call, turn_panicked};
@@ -18,7 +19,7 @@ use super::tool_context::{
     LoadedWorkspace, ToolContextBuilder, WorkspaceContext, branch_of, home_directory, path_reach, session_cwd,
     workspace_path,
 };
-use super::unredacted::{Original, Unredacted};
+use super::unredacted::{SentValue, Unredacted};
 use super::user_command::{TurnInterrupts, UserCommands};
 use crate::config::settings::Settings;
 use crate::kernel::effect::{FinishReport, ModelChoice, Report, TurnRequest};
@@ -36,7 +37,7 @@ use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
 use crate::sandbox::confinement::Confinement;
 use crate::sandbox::risk;
-use crate::sandbox::workspace::{Reach, WorkspaceDir};
+use crate::sandbox::workspace::{ReachPolicy, WorkspaceDir};
 use crate::sandbox::{ExecutionPolicy, RunSandbox, SandboxProvider};
 use crate::tools::{self, Network, PinnedAddresses};
 
@@ -59,7 +60,7 @@ pub(super) struct RunTasks {
 /// A tool call that is ready for execution.
 pub(super) struct PreparedCall {
     pub(super) intention: Intention,
-    pub(super) args: Original<String>,
+    pub(super) args: SentValue<String>,
     /// The digest of what was approved.
     pub(super) approved_digest: Option<String>,
 }
@@ -112,8 +113,9 @@ impl RunTasks {
     /// Starts a turn of the provider.
     pub(super) fn start_turn(
         &mut self,
-        turn: Original<TurnRequest>,
+        turn: SentValue<TurnRequest>,
         run: RunId,
+        conversation: ConversationSource,
         workspace_context: WorkspaceContext,
         unredacted: &Unredacted,
         state: &State,
@@ -121,7 +123,7 @@ impl RunTasks {
         let reports = self.run_reports(run.clone(), unredacted);
         let name = provider_name(state);
         match (turn, self.services.providers.get(name.as_str())) {
-            (Original::Known(turn), Some(provider)) => {
+            (SentValue::Known(turn), Some(provider)) => {
                 let policy = match self.playbook_policy(&run, &turn, workspace_context.run_config, unredacted, state) {
                     Ok(policy) => policy,
                     Err(finish) => {
@@ -131,11 +133,9 @@ impl RunTasks {
                 let turning = provider.turn(turn, reports.with_step_policy(policy));
                 self.spawn(run, turn_panicked(), turning);
             }
-            (Original::Known(turn), None) => {
-                let (read, tool_context) = (
-                    workspace_context.run_config.clone(),
-                    self.run_tool_context(&run, workspace_context, unredacted, state),
-                );
+            (SentValue::Known(turn), None) => {
+                let read = workspace_context.run_config.clone();
+                let tool_context = self.run_tool_context(&run, workspace_context, unredacted, state);
                 let (starter, environment) = (unredacted.starter(&run), unredacted.environment(&run));
                 let (run_config, interrupts, admission) = {
                     let active = self.active(&run);
@@ -146,9 +146,9 @@ impl RunTasks {
                 let input =
                     self.model_turn_input(&turn.model_choice, tool_context, run_config, interrupts, unredacted, state);
                 let input = ModelTurnInput { admission, environment, ..input };
-                self.spawn(run, turn_panicked(), model_turn::take_turn(input, turn, reports));
+                self.spawn(run, turn_panicked(), model_turn::take_turn(input, turn, conversation, reports));
             }
-            (Original::Lost, _) => {
+            (SentValue::Lost, _) => {
                 self.spawn(run, turn_panicked(), async move { reports.finish(secret_lost()).await });
             }
         }
@@ -168,12 +168,12 @@ impl RunTasks {
     }
 
     /// Requests the tool call of an acceptance check.
-    pub(super) fn request_check(&mut self, run: RunId, index: u32, check: Original<String>, unredacted: &Unredacted) {
+    pub(super) fn request_check(&mut self, run: RunId, index: u32, check: SentValue<String>, unredacted: &Unredacted) {
         let reports = self.run_reports(run.clone(), unredacted);
         // A check whose original command is lost is requested as well: its execution reports the loss.
         let command = match check {
-            Original::Known(command) => command,
-            Original::Lost => crate::redact::MARKER.to_owned(),
+            SentValue::Known(command) => command,
+            SentValue::Lost => crate::redact::MARKER.to_owned(),
         };
         let args = serde_json::json!({ "command": command }).to_string();
         let call = async move { reports.request_call(tools::EXEC, args, Purpose::Check(index), None).await };
@@ -357,7 +357,7 @@ impl RunTasks {
     /// Opens a sandbox: commands of users are unconfined, those of a model are confined as the session says.
     fn open_sandbox(
         &self,
-        reach: Reach,
+        reach: ReachPolicy,
         workspace: Option<&WorkspaceDir>,
         settings: &Settings,
         state: &State,
@@ -365,8 +365,8 @@ impl RunTasks {
     ) -> Arc<dyn RunSandbox> {
         let sandboxes = &self.services.sandboxes;
         match reach {
-            Reach::Anywhere => sandboxes.local().open(ExecutionPolicy::User),
-            Reach::Workspace => {
+            ReachPolicy::Anywhere => sandboxes.local().open(ExecutionPolicy::User),
+            ReachPolicy::Workspace => {
                 let root = workspace.map_or_else(|| workspace_path(state), |workspace| workspace.path().to_owned());
                 let mut confinement = self.confinement(&root, settings, environment);
                 confinement.workspace_id = workspace.and_then(|workspace| workspace.file_id().ok());
@@ -473,7 +473,7 @@ impl RunTasks {
 }
 
 /// Returns the provider: the active run keeps the one it started with.
-fn provider_name(state: &State) -> String {
+pub(super) fn provider_name(state: &State) -> String {
     state.run.as_ref().map_or_else(|| state.model_choice().provider, |run| run.model_choice.provider.clone())
 }
 

@@ -10,8 +10,8 @@ use tracing::{error, warn};
 use super::batch::{Delivery, PendingBatch};
 use super::{InFlight, Lane, LaneError};
 use crate::journal::{Batch, CommitError};
-use crate::kernel::command::{AccessKind, Command};
-use crate::kernel::event::{Event, EventKind, RunOutcome, RunReport};
+use crate::kernel::command::{AccessKind, Caller, Command};
+use crate::kernel::event::{Event, EventKind, RunEvent, RunOutcome, RunReport};
 use crate::kernel::session::Input;
 use crate::record;
 use crate::runtime::feed::Block;
@@ -60,8 +60,10 @@ pub(super) enum CommitState {
 
 impl Lane {
     /// Returns why storage refuses a command; `None` if it is accepted.
-    pub(super) fn storage_refusal(&self, command: &Command) -> Option<LaneError> {
-        match command.access_kind() {
+    pub(super) fn storage_refusal(&self, caller: &Caller, command: &Command) -> Option<LaneError> {
+        // Whoever becomes a participant is recorded.
+        let admits = self.session.admits(caller, command);
+        match if admits { AccessKind::Write } else { command.policy().access } {
             AccessKind::ReadOnly | AccessKind::Stop => None,
             AccessKind::Write if self.is_damaged() => Some(LaneError::Damaged),
             AccessKind::Write if self.is_read_only() => Some(LaneError::StorageFailed),
@@ -123,8 +125,7 @@ impl Lane {
     /// published.
     pub(super) fn fail(&mut self, error: &CommitError) {
         error!(session = %self.id, error = %error, "the journal refused a batch");
-        self.control.close();
-        self.commands.close();
+        self.inbox.close();
         let in_flight = self.in_flight.take().map(|in_flight| in_flight.after);
         let pending = std::mem::take(&mut self.pending).into_after();
         for delivery in in_flight.into_iter().chain([pending]).flat_map(|after| after.deliveries) {
@@ -208,7 +209,7 @@ impl Lane {
     /// Returns whether the run would perform a further action, which it cannot without a stored record.
     fn run_continues(&self) -> bool {
         let state = self.session.state();
-        state.gates.is_empty() && state.run.as_ref().is_some_and(|run| run.stopping.is_none())
+        !state.awaits_gate() && state.run.as_ref().is_some_and(|run| run.stopping.is_none())
     }
 
     /// Starts the lane with a journal that can only be read.
@@ -255,19 +256,26 @@ impl Lane {
         let mut lines = Vec::with_capacity(block.lines.len());
         for line in block.lines.split_inclusive(|byte| *byte == b'\n') {
             match record::decode_event(line) {
-                Ok(Event { kind: EventKind::RunEnded(report), seq, at, run, version, origin })
-                    if report.outcome == RunOutcome::Success =>
-                {
+                Ok(Event {
+                    kind: EventKind::Run(RunEvent::Ended(report)),
+                    seq,
+                    at,
+                    run,
+                    version,
+                    origin,
+                    audience,
+                }) if report.outcome == RunOutcome::Success => {
                     let reason = Some(STORAGE_FAILED.to_ascii_lowercase());
                     let summary = "the end of the run could not be stored: a sync of the journal failed".to_owned();
                     let report = RunReport { outcome: RunOutcome::Failed, reason, summary, exit_code: 1, ..*report };
-                    let kind = EventKind::RunEnded(Box::new(report));
-                    record::event_line(&self.id, &Event { seq, at, run, version, origin, kind }, &mut lines);
+                    let kind = EventKind::Run(RunEvent::Ended(Box::new(report)));
+                    record::event_line(&self.id, &Event { seq, at, run, version, origin, audience, kind }, &mut lines);
                 }
                 Ok(_) | Err(_) => lines.extend_from_slice(line),
             }
         }
-        Block::new(block.first, block.last, lines.into())
+        let published = Block::new(block.first, block.last, lines.into());
+        if block.is_restricted() { published.restricted() } else { published }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
 use crate::runtime::workspace;
 use crate::sandbox::RunSandbox;
-use crate::sandbox::workspace::{Reach, WorkspaceDir};
+use crate::sandbox::workspace::{ReachPolicy, WorkspaceDir};
 use crate::tools::{self, Network, PinnedAddresses, ToolContext, ToolError, ToolErrorKind};
 
 /// The run configuration and the open workspace of a session, each or the reason why it is not available.
@@ -34,7 +34,7 @@ impl LoadedWorkspace {
     pub(super) async fn load(
         services: &Services,
         known: Option<RunConfig>,
-        reach: Reach,
+        reach: ReachPolicy,
         environment: Option<&Environment>,
         state: &State,
     ) -> Self {
@@ -48,10 +48,10 @@ impl LoadedWorkspace {
         let denied = services.sandboxes.denied_paths(settings, &variable);
         let (root, cwd, known) = (workspace_path(state), session_cwd(state), state.workspace().cloned());
         let open = move || match reach {
-            Reach::Anywhere => {
+            ReachPolicy::Anywhere => {
                 WorkspaceDir::open(&cwd, reach).map(|workspace| (workspace, None)).map_err(|error| error.to_string())
             }
-            Reach::Workspace => workspace::open(&cwd, known.as_ref())
+            ReachPolicy::Workspace => workspace::open(&cwd, known.as_ref())
                 .map(|(workspace, identity)| (workspace.with_denied_paths(&denied), identity))
                 .map_err(|error| error.to_string()),
         };
@@ -133,8 +133,8 @@ pub(super) fn home_directory(environment: Option<&Environment>) -> Option<&Path>
 
 /// Returns which paths the tools of a session may access. The user writes the steps of a playbook, so they may name
 /// any.
-pub(super) fn path_reach(is_playbook: bool) -> Reach {
-    if is_playbook { Reach::Anywhere } else { Reach::Workspace }
+pub(super) fn path_reach(is_playbook: bool) -> ReachPolicy {
+    if is_playbook { ReachPolicy::Anywhere } else { ReachPolicy::Workspace }
 }
 
 /// Returns the environment of tools: the user's, else a minimal default.

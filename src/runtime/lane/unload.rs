@@ -1,6 +1,7 @@
 //! How a session leaves memory: unloaded when it is idle, closed when the daemon shuts down, or deleted.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -10,6 +11,7 @@ use crate::journal::{Batch, CommitError, Durability};
 use crate::kernel::command::PrivateEvent;
 use crate::kernel::effect::Report;
 use crate::kernel::session::Input;
+use crate::kernel::state::State;
 
 /// Why a lane ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,16 +81,71 @@ pub enum DeleteReply {
     Refused,
 }
 
+/// What an idle session keeps in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdleMemory {
+    /// Everything.
+    Held,
+    /// Nothing that can be read from the journal.
+    Released,
+}
+
+/// Returns about how many bytes the parts of a state take that grow with its history.
+fn retained_bytes(state: &State) -> usize {
+    let texts = state.last_text.capacity() + state.last_message.capacity();
+    let entries = state.idempotency.len() + state.settled_gates.len() + state.granted.len() + state.participants.len();
+    texts + entries * ENTRY_BYTES
+}
+
+/// About how much memory an entry of a map takes, with its keys.
+const ENTRY_BYTES: usize = 256;
+
 impl Lane {
+    /// Returns whether the session can be unloaded.
+    pub(super) fn is_idle(&self) -> bool {
+        self.session.is_idle() && self.in_flight.is_none() && self.pending.is_empty()
+    }
+
+    /// Returns how long the idle session waits for its next step out of memory.
+    pub(super) fn idle_pause(&self) -> Duration {
+        let (release, park) = (self.services.limits.release_after, self.services.limits.park_after);
+        match self.idle_memory {
+            IdleMemory::Held => release.min(park),
+            IdleMemory::Released => park.saturating_sub(release),
+        }
+    }
+
+    /// Drops the conversation, and unloads the session if nobody uses it.
+    ///
+    /// An idle session first drops what the journal has too. It stays in memory, if that leaves little, so that the
+    /// next command finds it there.
+    pub(super) async fn handle_idle_timeout(&mut self) -> Option<LaneExit> {
+        self.conversation.clear();
+        if !self.is_idle() {
+            return None;
+        }
+        let limits = &self.services.limits;
+        if self.idle_memory == IdleMemory::Held && limits.release_after < limits.park_after {
+            self.idle_memory = IdleMemory::Released;
+            self.feed.clear();
+            self.inbox.shrink();
+            self.handle.set_snapshot(None);
+            if retained_bytes(self.session.state()) <= limits.idle_bytes {
+                return None;
+            }
+        }
+        self.unload().await
+    }
+
     /// Stores a checkpoint and unloads the session, unless an input has arrived meanwhile.
     ///
     /// Later requests find the lane closed and load the session again; requests in the inboxes are returned.
-    pub(super) async fn unload(&mut self) -> Option<LaneExit> {
+    async fn unload(&mut self) -> Option<LaneExit> {
         if let Err(error) = self.flush().await {
             self.fail(&error);
             return Some(LaneEnd::Broken.into());
         }
-        if !self.session.is_idle() || !self.control.is_empty() || !self.commands.is_empty() {
+        if !self.session.is_idle() || !self.inbox.is_empty() {
             return None;
         }
         Some(LaneExit { end: LaneEnd::Unloaded, unhandled: self.close_inboxes() })
@@ -123,15 +180,17 @@ impl Lane {
 
     /// Closes the inboxes, and returns the requests in them, in the order in which they were sent.
     fn close_inboxes(&mut self) -> VecDeque<Box<LaneRequest>> {
-        self.control.close();
-        self.commands.close();
-        let mut unhandled = self.commands.drain();
-        while let Ok(input) = self.control.try_recv() {
-            match *input {
+        self.inbox.close();
+        let mut unhandled = self.inbox.drain_commands();
+        while let Some(input) = self.inbox.try_next_control() {
+            match input {
                 LaneInput::Control(request, sent) => unhandled.push((sent, request)),
-                // A disconnect needs no reply, the next lane reads the floor, and a dropped delete request is
-                // repeated.
-                LaneInput::Disconnected(_) | LaneInput::RaiseFloor(_) | LaneInput::Delete(_) => {}
+                // A disconnect needs no reply, the next lane reads the floor, a dropped delete request is repeated,
+                // and a query that gets no conversation reads the journal.
+                LaneInput::Disconnected(_)
+                | LaneInput::RaiseFloor(_)
+                | LaneInput::Delete(_)
+                | LaneInput::Conversation { .. } => {}
             }
         }
         // The sort is stable: control follows the commands that were sent before it.
@@ -148,7 +207,11 @@ impl Lane {
         let mut batch = Batch::new(self.id.clone());
         let last = self.session.release_reservation();
         batch.reserved_seq = Some(last);
-        batch.checkpoint = Some(batch::checkpoint(self.session.state()));
+        if self.checkpoint_policy.is_worthwhile() {
+            let checkpoint = batch::checkpoint(self.session.state());
+            self.checkpoint_policy.record(checkpoint.bytes.len());
+            batch.checkpoint = Some(checkpoint);
+        }
         batch.meta = Some(self.meta());
         batch.durability = Durability::Synced;
         // The final batch of a daemon that shuts down may use the disk reserve; an unload can wait for space.
@@ -197,8 +260,7 @@ impl Lane {
     }
 
     pub(super) async fn close(&mut self) -> LaneEnd {
-        self.control.close();
-        self.commands.close();
+        self.inbox.close();
         let left = self.run_tasks.stop_all().await;
         // After the end of its task: a tool that has exited by itself was not stopped.
         self.take_call_results();

@@ -13,10 +13,11 @@ use tokio::sync::watch;
 
 pub(super) use secrets::SessionSecrets;
 
-use crate::kernel::command::{Command, Prompt};
+use crate::kernel::command::{Command, GateProposal, Post, Prompt, Steer, UserCommand};
 use crate::kernel::effect::{Report, TurnRequest};
 use crate::kernel::environment::Environment;
 use crate::kernel::event::{Criterion, Intention, Opening};
+use crate::kernel::fork::Fork;
 use crate::kernel::id::{CallId, Fingerprint, Json, RunId};
 use crate::kernel::state::State;
 use crate::provider::{Starter, playbook, registry};
@@ -59,9 +60,9 @@ struct RawMessage {
     checks: Vec<String>,
 }
 
-/// An original value, or the fact that it is lost.
+/// A value as it was sent, or the fact that it is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Original<T> {
+pub(super) enum SentValue<T> {
     /// The value as it was sent.
     Known(T),
     /// It contained a secret and was lost in a restart.
@@ -152,42 +153,48 @@ impl Unredacted {
         &self.secrets
     }
 
+    fn redact_proposal(&self, mut proposal: Box<GateProposal>) -> Box<GateProposal> {
+        proposal.title = self.redact(&proposal.title);
+        proposal.summary = self.redact(&proposal.summary);
+        proposal.details = self.redact_json(&proposal.details);
+        proposal
+    }
+
+    fn redact_steer(&mut self, mut steer: Box<Steer>) -> Box<Steer> {
+        self.learn_tokens(&steer.text);
+        let text = self.redact(&steer.text);
+        let raw = std::mem::replace(&mut steer.text, text);
+        if redact::contains_marker(&steer.text) {
+            self.steers.insert(steer.fingerprint, raw);
+        }
+        steer
+    }
+
+    fn redact_user_command(&mut self, mut command: Box<UserCommand>) -> Box<UserCommand> {
+        let args = self.redact_json(&command.args);
+        let raw = std::mem::replace(&mut command.args, args);
+        if redact::contains_marker(command.args.as_str()) {
+            self.user_command_args.insert(command.call.clone(), raw.as_str().to_owned());
+        }
+        command
+    }
+
     /// Redacts a command, and keeps its original texts.
     pub(super) fn redact_command(&mut self, command: Command) -> Command {
         match command {
-            Command::Open(opening) => {
-                self.provider.clone_from(&opening.provider);
-                Command::Open(Box::new(self.redact_opening(*opening)))
-            }
-            Command::Reopen(opening) => {
-                self.provider.clone_from(&opening.provider);
-                Command::Reopen(Box::new(self.redact_opening(*opening)))
-            }
+            Command::Open(opening) => Command::Open(Box::new(self.redact_opening(*opening))),
+            Command::Reopen(opening) => Command::Reopen(Box::new(self.redact_opening(*opening))),
+            Command::OpenFork(fork) => Command::OpenFork(self.redact_fork(fork)),
             Command::Prompt(prompt) => Command::Prompt(Box::new(self.redact_prompt(*prompt))),
             Command::Queue(prompt) => Command::Queue(Box::new(self.redact_prompt(*prompt))),
-            Command::Steer(mut steer) => {
-                self.learn_tokens(&steer.text);
-                let text = self.redact(&steer.text);
-                let raw = std::mem::replace(&mut steer.text, text);
-                if redact::contains_marker(&steer.text) {
-                    self.steers.insert(steer.fingerprint, raw);
-                }
-                Command::Steer(steer)
-            }
+            Command::Steer(steer) => Command::Steer(self.redact_steer(steer)),
             Command::Decide(mut vote) => {
                 vote.comment = vote.comment.map(|comment| self.redact(&comment));
                 vote.answer = vote.answer.map(|answer| self.redact_json(&answer));
                 Command::Decide(vote)
             }
             Command::BumpVersion { change: what } => Command::BumpVersion { change: self.redact(&what) },
-            Command::UserCommand(mut command) => {
-                let args = self.redact_json(&command.args);
-                let raw = std::mem::replace(&mut command.args, args);
-                if redact::contains_marker(command.args.as_str()) {
-                    self.user_command_args.insert(command.call.clone(), raw.as_str().to_owned());
-                }
-                Command::UserCommand(command)
-            }
+            Command::UserCommand(command) => Command::UserCommand(self.redact_user_command(command)),
             Command::Compact { instructions } => {
                 Command::Compact { instructions: instructions.map(|text| self.redact(&text)) }
             }
@@ -196,7 +203,22 @@ impl Unredacted {
             }
             Command::Cancel { run, reason } => Command::Cancel { run, reason: self.redact(&reason) },
             Command::Rename { name } => Command::Rename { name: self.redact(&name) },
-            Command::Load
+            Command::Join(mut participant) => {
+                participant.name = self.redact(&participant.name);
+                Command::Join(participant)
+            }
+            Command::Leave { reason } => Command::Leave { reason: reason.map(|reason| self.redact(&reason)) },
+            Command::Remove { participant, reason } => {
+                Command::Remove { participant, reason: reason.map(|reason| self.redact(&reason)) }
+            }
+            Command::Post(post) => Command::Post(Box::new(Post { body: self.redact_json(&post.body), ..*post })),
+            Command::OpenGate(proposal) => Command::OpenGate(self.redact_proposal(proposal)),
+            Command::PrepareFork { .. }
+            | Command::ChangeRoles { .. }
+            | Command::GrantApproval { .. }
+            | Command::Audit { .. }
+            | Command::ListParticipants
+            | Command::Load
             | Command::Adjust(_)
             | Command::StopUserCommand { .. }
             | Command::StopCompaction
@@ -266,34 +288,34 @@ impl Unredacted {
     }
 
     /// Returns a turn with its original texts.
-    pub(super) fn original_turn(&self, mut turn: TurnRequest) -> Original<TurnRequest> {
-        let Original::Known(text) = original(self.messages.get(&turn.run).map(|raw| &raw.text), &turn.text) else {
-            return Original::Lost;
+    pub(super) fn original_turn(&self, mut turn: TurnRequest) -> SentValue<TurnRequest> {
+        let SentValue::Known(text) = original(self.messages.get(&turn.run).map(|raw| &raw.text), &turn.text) else {
+            return SentValue::Lost;
         };
         turn.text = text;
         for (_, steering) in &mut turn.steers {
-            let Original::Known(text) = original(self.steers.get(&steering.fingerprint), &steering.text) else {
-                return Original::Lost;
+            let SentValue::Known(text) = original(self.steers.get(&steering.fingerprint), &steering.text) else {
+                return SentValue::Lost;
             };
             steering.text = text;
         }
-        Original::Known(turn)
+        SentValue::Known(turn)
     }
 
     /// Returns the original command of an acceptance check.
-    pub(super) fn original_check(&self, state: &State, index: u32, criterion: &Criterion) -> Original<String> {
+    pub(super) fn original_check(&self, state: &State, index: u32, criterion: &Criterion) -> SentValue<String> {
         let run = state.run.as_ref().map(|run| &run.id);
         let raw = run.and_then(|run| self.messages.get(run)?.checks.get(index as usize));
         original(raw, &criterion.check)
     }
 
     /// Returns the original arguments of a call.
-    pub(super) fn original_args(&self, intention: &Intention) -> Original<String> {
+    pub(super) fn original_args(&self, intention: &Intention) -> SentValue<String> {
         let raw = self.args.get(&intention.call).or_else(|| self.user_command_args.get(&intention.call));
         original(raw, intention.args.as_str())
     }
 
-    fn redact(&self, text: &str) -> String {
+    pub(super) fn redact(&self, text: &str) -> String {
         self.secrets.redactor().redact(text).into_owned()
     }
 
@@ -346,7 +368,15 @@ impl Unredacted {
         self.environment.as_ref().is_some_and(says)
     }
 
-    fn redact_opening(&self, opening: Opening) -> Opening {
+    /// Redacts the opening of a fork. What a fork inherits is redacted: its parent has stored it.
+    fn redact_fork(&mut self, mut fork: Box<Fork>) -> Box<Fork> {
+        fork.opening = self.redact_opening(fork.opening);
+        fork
+    }
+
+    /// Redacts the opening of a session, and keeps its provider.
+    fn redact_opening(&mut self, opening: Opening) -> Opening {
+        self.provider.clone_from(&opening.provider);
         let json = |json: Option<Json>| json.map(|json| self.redact_json(&json));
         Opening {
             repo: json(opening.repo),
@@ -358,10 +388,10 @@ impl Unredacted {
 }
 
 /// Returns the original of a stored text, if it is known or nothing was redacted.
-pub(super) fn original(raw: Option<&String>, stored: &str) -> Original<String> {
+pub(super) fn original(raw: Option<&String>, stored: &str) -> SentValue<String> {
     match raw {
-        Some(raw) => Original::Known(raw.clone()),
-        None if redact::contains_marker(stored) => Original::Lost,
-        None => Original::Known(stored.to_owned()),
+        Some(raw) => SentValue::Known(raw.clone()),
+        None if redact::contains_marker(stored) => SentValue::Lost,
+        None => SentValue::Known(stored.to_owned()),
     }
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{Instrument, debug_span};
 
+use super::conversation::ConversationSource;
 use super::execute::{self, ToolJob};
 use super::model_turn::{self, RunConfigSource};
 use super::panic_report::panicked_call;
@@ -149,6 +150,7 @@ impl RunTasks {
     pub(super) fn start_compaction(
         &mut self,
         compact: CompactionRequest,
+        conversation: ConversationSource,
         workspace_context: WorkspaceContext,
         unredacted: &Unredacted,
         state: &State,
@@ -171,7 +173,7 @@ impl RunTasks {
         let making = async move {
             let _if_broken = if_broken;
             // The lane may have ended; then the report is not needed.
-            let _ = model_turn::compact(input, compact, reports).await;
+            let _ = model_turn::compact(input, compact, conversation, reports).await;
         };
         self.compaction = Some(tokio::spawn(making.instrument(span)));
     }
@@ -287,5 +289,6 @@ fn aborted_result(intention: &Intention, left: Option<String>) -> CallResult {
         exit_code: None,
         text: String::new(),
         error: Some(ToolError { kind, retryable: false, message, detail }),
+        diff: None,
     }
 }

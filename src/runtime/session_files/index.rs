@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::store;
 use crate::kernel::time::Now;
-use crate::protocol::pi::session_file::Header;
+use crate::protocol::session_file::Header;
 
 /// A file that a session is or was written to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,8 +14,8 @@ pub(super) fn assess(args: &[String], context: &CommandContext<'_>) -> Finding {
         return finding;
     }
     if is_read_only(verb, rest) {
-        let tells = |arg: &String| SIDE_EFFECT_OPTIONS.iter().any(|option| arg.starts_with(option));
-        if rest.iter().any(tells) {
+        let has_side_effect = |arg: &String| SIDE_EFFECT_OPTIONS.iter().any(|option| arg.starts_with(option));
+        if rest.iter().any(has_side_effect) {
             finding.raise(Risk::High, "an option makes git run a program or write a file");
         } else if verb != "difftool" && finding.uncertainty.is_none() {
             finding.risk = Some(Risk::Low);

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::deny_list::DenyList;
-use super::{DeniedPaths, DenyReason, FileId, Reach, WorkspaceDir, WorkspaceError};
+use super::{DeniedPaths, DenyReason, FileId, ReachPolicy, WorkspaceDir, WorkspaceError};
 use crate::sandbox::confinement::HiddenEntries;
 use crate::sandbox::confinement::entries::normalize_lowercase;
 
 impl WorkspaceDir {
     /// Denies tools access to files and directories under every alias; they need not exist.
     ///
-    /// It reads the file system. With [`Reach::Anywhere`] nothing is denied.
+    /// It reads the file system. With [`ReachPolicy::Anywhere`] nothing is denied.
     #[must_use]
     pub fn with_denied_paths(self, paths: &DeniedPaths) -> Self {
         let closed = match self.reach {
-            Reach::Workspace => DenyList::resolve(paths, &self.path),
-            Reach::Anywhere => DenyList::default(),
+            ReachPolicy::Workspace => DenyList::resolve(paths, &self.path),
+            ReachPolicy::Anywhere => DenyList::default(),
         };
         Self { denied: Arc::new(closed), ..self }
     }

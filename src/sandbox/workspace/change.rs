@@ -79,14 +79,14 @@ impl DirHandle {
 mod tests {
     use std::fs;
 
-    use super::super::{Reach, WorkspaceDir};
+    use super::super::{ReachPolicy, WorkspaceDir};
     use super::*;
 
     #[test]
     fn names_are_changed_without_following_links_and_nothing_is_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let workspace = WorkspaceDir::open(dir.path(), Reach::Workspace).unwrap();
+        let workspace = WorkspaceDir::open(dir.path(), ReachPolicy::Workspace).unwrap();
         let handle = workspace.open_directory(Path::new(".")).unwrap();
         let name = OsStr::new;
         fs::write(at("a"), "old").unwrap();
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_link_is_made_and_removed_as_itself() {
         let dir = tempfile::tempdir().unwrap();
-        let workspace = WorkspaceDir::open(dir.path(), Reach::Workspace).unwrap();
+        let workspace = WorkspaceDir::open(dir.path(), ReachPolicy::Workspace).unwrap();
         let handle = workspace.open_directory(Path::new(".")).unwrap();
         fs::write(dir.path().join("target"), "").unwrap();
         handle.link(OsStr::new("link"), Path::new("target")).unwrap();

@@ -45,7 +45,7 @@ pub enum DenyReason {
 
 impl DenyReason {
     /// Returns the reason why `closed` is denied, and how to open it.
-    pub(super) fn words(self, closed: &Path) -> String {
+    pub(super) fn describe(self, closed: &Path) -> String {
         let closed = closed.display();
         match self {
             Self::CredentialStore => format!(

@@ -40,9 +40,9 @@ pub use paths::stays_beneath;
 /// The maximum length of a chain of links that a write follows.
 const LINKS_MAX: usize = 40;
 
-/// Which paths may be reached.
+/// Which paths the operations of a [`WorkspaceDir`] may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum ReachPolicy {
     /// Paths beneath the directory.
     Workspace,
     /// Every path that the user may access; relative paths are resolved against the directory.
@@ -56,7 +56,7 @@ pub struct WorkspaceDir {
     /// The path by which the user names the directory, if it differs.
     alias: Option<Arc<Path>>,
     root: Arc<os::Root>,
-    reach: Reach,
+    reach: ReachPolicy,
     denied: Arc<DenyList>,
     /// Hidden entries whose use was approved, without links.
     approved_paths: Arc<[PathBuf]>,
@@ -64,7 +64,7 @@ pub struct WorkspaceDir {
 
 impl fmt::Debug for WorkspaceDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ground").field("path", &self.path).field("reach", &self.reach).finish_non_exhaustive()
+        f.debug_struct("WorkspaceDir").field("path", &self.path).field("reach", &self.reach).finish_non_exhaustive()
     }
 }
 
@@ -85,7 +85,7 @@ pub enum WorkspaceError {
     },
     /// The path leads to a credential store, to a file of the daemon, to a path that the configuration hides, or to a
     /// hidden entry of a home.
-    #[error("{} is hidden from tools: {}", .path.display(), .why.words(.closed))]
+    #[error("{} is hidden from tools: {}", .path.display(), .why.describe(.closed))]
     Hidden {
         /// The requested path.
         path: PathBuf,
@@ -193,7 +193,7 @@ pub struct Entry {
 
 impl WorkspaceDir {
     /// Opens the directory `path`, which must be absolute.
-    pub fn open(path: &Path, reach: Reach) -> Result<Self, WorkspaceError> {
+    pub fn open(path: &Path, reach: ReachPolicy) -> Result<Self, WorkspaceError> {
         let root = os::Root::open(path).map_err(WorkspaceError::from_io("open", path))?;
         Ok(Self::from_root(path, root, reach))
     }
@@ -201,12 +201,12 @@ impl WorkspaceDir {
     /// Opens the directory `path`, which must be absolute, without following links.
     ///
     /// A link in the path is reported as [`WorkspaceError::Outside`].
-    pub fn open_without_links(path: &Path, reach: Reach) -> Result<Self, WorkspaceError> {
+    pub fn open_without_links(path: &Path, reach: ReachPolicy) -> Result<Self, WorkspaceError> {
         let root = os::Root::open_without_links(path).map_err(WorkspaceError::from_io("open", path))?;
         Ok(Self::from_root(path, root, reach))
     }
 
-    fn from_root(path: &Path, root: os::Root, reach: Reach) -> Self {
+    fn from_root(path: &Path, root: os::Root, reach: ReachPolicy) -> Self {
         let (denied, approved_paths) = (Arc::default(), Arc::default());
         Self { path: path.into(), alias: None, root: Arc::new(root), reach, denied, approved_paths }
     }
@@ -234,7 +234,7 @@ impl WorkspaceDir {
     }
 
     /// Returns which paths may be reached.
-    pub const fn reach(&self) -> Reach {
+    pub const fn reach(&self) -> ReachPolicy {
         self.reach
     }
 
@@ -373,8 +373,8 @@ impl WorkspaceDir {
         path: &Path,
     ) -> Result<(), WorkspaceError> {
         match self.reach {
-            Reach::Anywhere => Ok(()),
-            Reach::Workspace => {
+            ReachPolicy::Anywhere => Ok(()),
+            ReachPolicy::Workspace => {
                 let inner = handle.path_in(&self.root, relative).map_err(WorkspaceError::from_io("resolve", path))?;
                 self.check_unprotected(&inner, path)
             }
@@ -384,8 +384,10 @@ impl WorkspaceDir {
     /// Refuses a path that names something protected.
     fn check_unprotected(&self, relative: &Path, path: &Path) -> Result<(), WorkspaceError> {
         match self.reach {
-            Reach::Workspace if names_protected(relative) => Err(WorkspaceError::Protected { path: path.to_owned() }),
-            Reach::Workspace | Reach::Anywhere => Ok(()),
+            ReachPolicy::Workspace if names_protected(relative) => {
+                Err(WorkspaceError::Protected { path: path.to_owned() })
+            }
+            ReachPolicy::Workspace | ReachPolicy::Anywhere => Ok(()),
         }
     }
 
@@ -393,8 +395,8 @@ impl WorkspaceDir {
     pub(crate) fn to_relative(&self, path: &Path) -> PathBuf {
         let inner = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(self.display_path()));
         match (self.reach, inner) {
-            (Reach::Workspace, Ok(inner)) => inner.to_owned(),
-            (Reach::Workspace, Err(_)) | (Reach::Anywhere, _) => path.to_owned(),
+            (ReachPolicy::Workspace, Ok(inner)) => inner.to_owned(),
+            (ReachPolicy::Workspace, Err(_)) | (ReachPolicy::Anywhere, _) => path.to_owned(),
         }
     }
 }

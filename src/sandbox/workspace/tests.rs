@@ -8,7 +8,7 @@ use super::*;
 #[test]
 fn a_file_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
-    let workspace_dir = WorkspaceDir::open(dir.path(), Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(dir.path(), ReachPolicy::Workspace).unwrap();
     let written = workspace_dir.replace(Path::new("a/b/c.txt"), "héllo\n".as_bytes()).unwrap();
     assert_eq!(written, WriteOutcome { bytes: 7, created: true });
     assert_eq!(workspace_dir.read(Path::new("a/b/c.txt"), 7).unwrap(), "héllo\n".as_bytes());
@@ -27,7 +27,7 @@ fn what_is_no_file_is_refused_by_its_kind() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("sub")).unwrap();
     fs::write(dir.path().join("file"), "x").unwrap();
-    let workspace_dir = WorkspaceDir::open(dir.path(), Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(dir.path(), ReachPolicy::Workspace).unwrap();
     for path in ["sub", ".", "", "sub/.."] {
         let read = workspace_dir.open_file(Path::new(path));
         assert!(matches!(read, Err(WorkspaceError::IsDirectory { .. })), "{path}: {read:?}");
@@ -37,7 +37,7 @@ fn what_is_no_file_is_refused_by_its_kind() {
     assert!(matches!(workspace_dir.open_file(Path::new("none")), Err(WorkspaceError::NotFound { .. })));
     assert!(matches!(workspace_dir.open_directory(Path::new("file")), Err(WorkspaceError::NotADirectory { .. })));
     assert!(matches!(workspace_dir.replace(Path::new("file/x"), b"x"), Err(WorkspaceError::NotADirectory { .. })));
-    assert!(WorkspaceDir::open(&dir.path().join("none"), Reach::Workspace).is_err());
+    assert!(WorkspaceDir::open(&dir.path().join("none"), ReachPolicy::Workspace).is_err());
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn no_path_text_leads_outside() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("root/sub")).unwrap();
     fs::write(dir.path().join("secret"), "secret").unwrap();
-    let workspace_dir = WorkspaceDir::open(&dir.path().join("root"), Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(&dir.path().join("root"), ReachPolicy::Workspace).unwrap();
     let absolute = dir.path().join("secret");
     let twisted = dir.path().join("root/../secret");
     for path in [Path::new("../secret"), Path::new("sub/../../secret"), &absolute, &twisted] {
@@ -53,7 +53,7 @@ fn no_path_text_leads_outside() {
     }
     assert!(matches!(workspace_dir.replace(Path::new("../new/x"), b"x"), Err(WorkspaceError::Outside { .. })));
     assert_eq!(names(dir.path()), ["root", "secret"]);
-    let anywhere = WorkspaceDir::open(&dir.path().join("root"), Reach::Anywhere).unwrap();
+    let anywhere = WorkspaceDir::open(&dir.path().join("root"), ReachPolicy::Anywhere).unwrap();
     assert_eq!(anywhere.read(Path::new("../secret"), 9).unwrap(), b"secret");
     anywhere.replace(&absolute, b"told").unwrap();
     assert_eq!(fs::read(&absolute).unwrap(), b"told");
@@ -79,7 +79,7 @@ fn a_replaced_file_keeps_its_mode_and_links_stay_links() {
     fs::set_permissions(&script, PermissionsExt::from_mode(0o751)).unwrap();
     symlink("script", dir.path().join("link")).unwrap();
     symlink("later", dir.path().join("dangling")).unwrap();
-    let workspace_dir = WorkspaceDir::open(dir.path(), Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(dir.path(), ReachPolicy::Workspace).unwrap();
     workspace_dir.replace(Path::new("link"), b"new").unwrap();
     assert_eq!(fs::read(&script).unwrap(), b"new");
     assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o751);
@@ -98,7 +98,7 @@ fn a_replaced_file_loses_its_set_uid_and_set_gid_bits() {
     let program = dir.path().join("program");
     fs::write(&program, "old").unwrap();
     fs::set_permissions(&program, PermissionsExt::from_mode(0o6755)).unwrap();
-    let workspace_dir = WorkspaceDir::open(dir.path(), Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(dir.path(), ReachPolicy::Workspace).unwrap();
     workspace_dir.replace(Path::new("program"), b"new").unwrap();
     assert_eq!(fs::metadata(&program).unwrap().permissions().mode() & 0o7777, 0o755);
 }
@@ -109,7 +109,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let made = std::process::Command::new("mkfifo").arg(dir.path().join("fifo")).status().unwrap();
     assert!(made.success());
-    for reach in [Reach::Workspace, Reach::Anywhere] {
+    for reach in [ReachPolicy::Workspace, ReachPolicy::Anywhere] {
         let workspace_dir = WorkspaceDir::open(dir.path(), reach).unwrap();
         assert!(matches!(workspace_dir.open_file(Path::new("fifo")), Err(WorkspaceError::NotAFile { .. })));
         assert!(matches!(workspace_dir.replace(Path::new("fifo"), b"x"), Err(WorkspaceError::NotAFile { .. })));
@@ -132,7 +132,7 @@ fn links_inside_work_and_links_that_lead_out_are_refused() {
     symlink("loop", root.join("loop")).unwrap();
     symlink("../f", root.join("a/b/inner")).unwrap();
     symlink("../../leak", root.join("a/b/chain")).unwrap();
-    let workspace_dir = WorkspaceDir::open(&root, Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(&root, ReachPolicy::Workspace).unwrap();
     for path in ["leak", "up/secret", "absolute/secret", "a/b/chain", "loop", "magic/etc/passwd"] {
         assert_outside(&workspace_dir, Path::new(path));
     }
@@ -165,7 +165,7 @@ fn swapping_directories_and_links_never_leads_outside() {
     fs::write(outside.join("file"), "OUTSIDE").unwrap();
     symlink(&outside, root.join("liar")).unwrap();
     symlink("../outside", root.join("other")).unwrap();
-    let workspace_dir = WorkspaceDir::open(&root, Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(&root, ReachPolicy::Workspace).unwrap();
     let done = AtomicBool::new(false);
     let (mut reached, mut refused) = (0, 0);
     std::thread::scope(|scope| {
@@ -215,7 +215,7 @@ fn the_git_and_push_directories_are_readable_and_not_writable() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("sub/.git/hooks")).unwrap();
     fs::write(dir.path().join("sub/.git/config"), "old").unwrap();
-    let workspace_dir = WorkspaceDir::open(dir.path(), Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(dir.path(), ReachPolicy::Workspace).unwrap();
     assert_eq!(workspace_dir.read(Path::new("sub/.git/config"), 9).unwrap(), b"old");
     for path in [
         ".git",
@@ -241,7 +241,7 @@ fn the_git_and_push_directories_are_readable_and_not_writable() {
     for path in [".gitignore", "git/x", ".github/x", "a.git/x", ".pushed"] {
         workspace_dir.replace(Path::new(path), b"x").unwrap();
     }
-    let own = WorkspaceDir::open(dir.path(), Reach::Anywhere).unwrap();
+    let own = WorkspaceDir::open(dir.path(), ReachPolicy::Anywhere).unwrap();
     own.replace(Path::new("sub/.git/config"), b"the user's own").unwrap();
 }
 
@@ -255,7 +255,7 @@ fn no_link_leads_to_what_is_protected() {
         std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
     }
     fs::hard_link(dir.path().join(".git/config"), dir.path().join("hard")).unwrap();
-    let workspace_dir = WorkspaceDir::open(dir.path(), Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open(dir.path(), ReachPolicy::Workspace).unwrap();
     for path in ["dir/config", "dir/made/x", "hooks/pre-commit", "file", "new"] {
         let written = workspace_dir.replace(Path::new(path), b"x");
         let refused = matches!(written, Err(WorkspaceError::Protected { .. } | WorkspaceError::Outside { .. }));
@@ -318,7 +318,8 @@ fn a_credential_store_is_denied_under_every_name() {
     fs::hard_link(at(".netrc"), at("work/netrc")).unwrap();
     let stores = [".ssh", ".netrc", ".config/push", ".push", ".aws"].map(at).to_vec();
     let stores = DeniedPaths { credential_stores: stores, ..DeniedPaths::default() };
-    let workspace_dir = WorkspaceDir::open_without_links(&home, Reach::Workspace).unwrap().with_denied_paths(&stores);
+    let workspace_dir =
+        WorkspaceDir::open_without_links(&home, ReachPolicy::Workspace).unwrap().with_denied_paths(&stores);
     for path in [
         ".ssh/id",
         "./work/../.ssh/id",
@@ -355,7 +356,7 @@ fn a_credential_store_is_denied_under_every_name() {
     assert!(workspace_dir.check_change(Path::new(".aws/x")).is_err());
     assert_eq!(workspace_dir.read(Path::new("work/f"), 100).unwrap(), b"secret");
     // A command that the user wrote may name any path.
-    let own = WorkspaceDir::open(&home, Reach::Anywhere).unwrap().with_denied_paths(&stores);
+    let own = WorkspaceDir::open(&home, ReachPolicy::Anywhere).unwrap().with_denied_paths(&stores);
     assert_eq!(own.read(Path::new(".ssh/id"), 100).unwrap(), b"secret");
 }
 
@@ -367,7 +368,7 @@ fn a_workspace_inside_a_credential_store_is_denied_as_a_whole() {
     fs::create_dir_all(home.join(".ssh/sub")).unwrap();
     fs::write(home.join(".ssh/sub/f"), "secret").unwrap();
     for workspace in [".ssh", ".ssh/sub"] {
-        let workspace_dir = WorkspaceDir::open_without_links(&home.join(workspace), Reach::Workspace).unwrap();
+        let workspace_dir = WorkspaceDir::open_without_links(&home.join(workspace), ReachPolicy::Workspace).unwrap();
         let workspace_dir = workspace_dir
             .with_denied_paths(&DeniedPaths { credential_stores: vec![home.join(".ssh")], ..DeniedPaths::default() });
         assert!(
@@ -391,7 +392,7 @@ fn a_path_is_followed_to_where_it_leads() {
     symlink("link", root.join("again")).unwrap();
     symlink("../a/new", root.join("a/file")).unwrap();
     symlink("loop", root.join("loop")).unwrap();
-    let workspace_dir = WorkspaceDir::open_without_links(&root, Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open_without_links(&root, ReachPolicy::Workspace).unwrap();
     for (path, real) in [
         ("a/b/f", "a/b/f"),
         ("link/f", "a/b/f"),
@@ -416,16 +417,16 @@ fn a_directory_is_opened_without_following_any_link() {
     fs::create_dir_all(base.join("real/work")).unwrap();
     symlink("real", base.join("link")).unwrap();
     symlink("real/work", base.join("last")).unwrap();
-    let workspace_dir = WorkspaceDir::open_without_links(&base.join("real/work"), Reach::Workspace).unwrap();
-    let same = WorkspaceDir::open(&base.join("last"), Reach::Workspace).unwrap();
+    let workspace_dir = WorkspaceDir::open_without_links(&base.join("real/work"), ReachPolicy::Workspace).unwrap();
+    let same = WorkspaceDir::open(&base.join("last"), ReachPolicy::Workspace).unwrap();
     assert_eq!(workspace_dir.file_id().unwrap(), same.file_id().unwrap());
     let id: FileId = workspace_dir.file_id().unwrap().to_string().parse().unwrap();
     assert_eq!(id, workspace_dir.file_id().unwrap());
     for path in ["link/work", "last"] {
-        let opened = WorkspaceDir::open_without_links(&base.join(path), Reach::Workspace);
+        let opened = WorkspaceDir::open_without_links(&base.join(path), ReachPolicy::Workspace);
         assert!(matches!(opened, Err(WorkspaceError::Outside { .. })), "{path}: {opened:?}");
     }
     let id = std::process::id();
     let magic = PathBuf::from(format!("/proc/{id}/cwd"));
-    assert!(!magic.exists() || WorkspaceDir::open_without_links(&magic, Reach::Workspace).is_err());
+    assert!(!magic.exists() || WorkspaceDir::open_without_links(&magic, ReachPolicy::Workspace).is_err());
 }

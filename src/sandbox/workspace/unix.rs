@@ -14,7 +14,7 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat, stat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
-use super::{Entry, FileId, FileKind, Reach};
+use super::{Entry, FileId, FileKind, ReachPolicy};
 
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
@@ -60,20 +60,20 @@ impl Root {
     }
 
     /// Opens a file for reading.
-    pub(super) fn file(&self, path: &Path, reach: Reach) -> io::Result<File> {
+    pub(super) fn file(&self, path: &Path, reach: ReachPolicy) -> io::Result<File> {
         Ok(File::from(self.open_at(path, FILE_FLAGS, reach)?))
     }
 
-    pub(super) fn folder(&self, path: &Path, reach: Reach) -> io::Result<DirHandle> {
+    pub(super) fn folder(&self, path: &Path, reach: ReachPolicy) -> io::Result<DirHandle> {
         Ok(DirHandle(self.open_at(path, DIRECTORY_FLAGS, reach)?))
     }
 
-    fn open_at(&self, path: &Path, flags: OFlag, reach: Reach) -> io::Result<OwnedFd> {
+    fn open_at(&self, path: &Path, flags: OFlag, reach: ReachPolicy) -> io::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let opened = match reach {
-            Reach::Anywhere => openat(&self.0, path, flags, Mode::empty()),
-            Reach::Workspace if path.is_absolute() => Err(Errno::EXDEV),
-            Reach::Workspace => platform::open_beneath(self.0.as_fd(), path, flags),
+            ReachPolicy::Anywhere => openat(&self.0, path, flags, Mode::empty()),
+            ReachPolicy::Workspace if path.is_absolute() => Err(Errno::EXDEV),
+            ReachPolicy::Workspace => platform::open_beneath(self.0.as_fd(), path, flags),
         };
         // A loop of links and a magic link of procfs are reported as leading outside.
         opened.map_err(|errno| if errno == Errno::ELOOP { Errno::EXDEV.into() } else { errno.into() })

@@ -16,7 +16,7 @@ use windows_sys::Win32::Storage::FileSystem::{
     FILE_SHARE_WRITE, GetFileInformationByHandle, GetFinalPathNameByHandleW,
 };
 
-use super::{Entry, FileId, FileKind, Reach};
+use super::{Entry, FileId, FileKind, ReachPolicy};
 
 /// The root directory of a workspace.
 pub(super) struct Root {
@@ -54,7 +54,7 @@ impl Root {
     }
 
     /// Opens a file for reading.
-    pub(super) fn file(&self, path: &Path, reach: Reach) -> io::Result<File> {
+    pub(super) fn file(&self, path: &Path, reach: ReachPolicy) -> io::Result<File> {
         let path = self.at(path, reach)?;
         let file = OpenOptions::new().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)?;
         if file.metadata()?.is_dir() {
@@ -64,25 +64,25 @@ impl Root {
         Ok(file)
     }
 
-    pub(super) fn folder(&self, path: &Path, reach: Reach) -> io::Result<DirHandle> {
+    pub(super) fn folder(&self, path: &Path, reach: ReachPolicy) -> io::Result<DirHandle> {
         let held = hold(&self.at(path, reach)?, 0)?;
         self.beneath(&held, reach)?;
         let path = real_path(&held)?;
         Ok(DirHandle { held, path })
     }
 
-    fn at(&self, path: &Path, reach: Reach) -> io::Result<PathBuf> {
+    fn at(&self, path: &Path, reach: ReachPolicy) -> io::Result<PathBuf> {
         match reach {
-            Reach::Workspace if !super::stays_beneath(path) => Err(io::ErrorKind::CrossesDevices.into()),
+            ReachPolicy::Workspace if !super::stays_beneath(path) => Err(io::ErrorKind::CrossesDevices.into()),
             // A verbatim path may contain neither `..` nor forward slashes.
-            Reach::Workspace | Reach::Anywhere => fs::canonicalize(self.path.join(path)),
+            ReachPolicy::Workspace | ReachPolicy::Anywhere => fs::canonicalize(self.path.join(path)),
         }
     }
 
-    fn beneath(&self, opened: &File, reach: Reach) -> io::Result<()> {
+    fn beneath(&self, opened: &File, reach: ReachPolicy) -> io::Result<()> {
         match reach {
-            Reach::Anywhere => Ok(()),
-            Reach::Workspace => inside(&real_path(opened)?, &self.path).map(drop),
+            ReachPolicy::Anywhere => Ok(()),
+            ReachPolicy::Workspace => inside(&real_path(opened)?, &self.path).map(drop),
         }
     }
 }

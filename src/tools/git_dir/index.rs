@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use crate::sandbox::workspace::{DirHandle, FileKind, Reach, WorkspaceDir, WorkspaceError};
+use crate::sandbox::workspace::{DirHandle, FileKind, ReachPolicy, WorkspaceDir, WorkspaceError};
 
 /// The maximum size of an index.
 const INDEX_MAX: u64 = 256 * 1024 * 1024;
@@ -36,9 +36,9 @@ impl GitIndex {
     /// Reads the index of a git directory; `shared` is the directory with the configuration. Blocks.
     pub(in super::super) fn read(git_dir: &Path, shared: &Path) -> Result<Self, WorkspaceError> {
         let unreadable = || WorkspaceError::NotAFile { path: git_dir.join(INDEX_FILE) };
-        let config = WorkspaceDir::open(shared, Reach::Workspace)?.read(Path::new("config"), CONFIG_MAX)?;
+        let config = WorkspaceDir::open(shared, ReachPolicy::Workspace)?.read(Path::new("config"), CONFIG_MAX)?;
         let object_name = object_id_length(&String::from_utf8_lossy(&config));
-        let handle = WorkspaceDir::open(git_dir, Reach::Workspace)?.open_directory(Path::new("."))?;
+        let handle = WorkspaceDir::open(git_dir, ReachPolicy::Workspace)?.open_directory(Path::new("."))?;
         let bytes = read_optional(&handle, OsStr::new(INDEX_FILE))?;
         let mut gitlinks = BTreeSet::new();
         // A shared part of a split index may or may not be in use: all of them count.
@@ -59,7 +59,7 @@ impl GitIndex {
 
     /// Writes it back as the index, with git's lock; fails if another process holds the lock.
     pub(in super::super) fn restore(&self, git_dir: &Path) -> Result<(), WorkspaceError> {
-        let handle = WorkspaceDir::open(git_dir, Reach::Workspace)?.open_directory(Path::new("."))?;
+        let handle = WorkspaceDir::open(git_dir, ReachPolicy::Workspace)?.open_directory(Path::new("."))?;
         match &self.bytes {
             Some(bytes) if read_optional(&handle, OsStr::new(INDEX_FILE))?.as_ref() == Some(bytes) => Ok(()),
             Some(bytes) => handle.replace_through(OsStr::new(LOCK_FILE), OsStr::new(INDEX_FILE), bytes),

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::snapshot::{EntryState, Snapshot};
-use crate::sandbox::workspace::{DirHandle, FileKind, Reach, WorkspaceDir, WorkspaceError};
+use crate::sandbox::workspace::{DirHandle, FileKind, ReachPolicy, WorkspaceDir, WorkspaceError};
 
 /// Restores the changed paths; returns the reason if one could not be restored.
 pub(super) fn restore(root: &Path, before: &Snapshot, after: &Snapshot, changed: &BTreeSet<PathBuf>) -> Option<String> {
@@ -29,7 +29,7 @@ fn restore_entry(root: &Path, path: &Path, before: Option<&EntryState>) -> Resul
     let nowhere = || WorkspaceError::NotFound { path: path.to_owned() };
     let name = path.file_name().ok_or_else(nowhere)?;
     let above = path.parent().unwrap_or(Path::new(""));
-    let workspace = WorkspaceDir::open(root, Reach::Workspace)?;
+    let workspace = WorkspaceDir::open(root, ReachPolicy::Workspace)?;
     let mut handle = workspace.open_directory(Path::new("."))?;
     for part in above.components() {
         let part = part.as_os_str();

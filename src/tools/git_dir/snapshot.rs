@@ -9,7 +9,7 @@ use std::fs::{File, Permissions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::sandbox::workspace::{DirHandle, FileKind, Reach, WorkspaceDir, WorkspaceError};
+use crate::sandbox::workspace::{DirHandle, FileKind, ReachPolicy, WorkspaceDir, WorkspaceError};
 
 /// The limits of a snapshot.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ impl Snapshot {
         read_only: &BTreeSet<PathBuf>,
         limits: SnapshotLimits,
     ) -> Result<Self, WorkspaceError> {
-        let workspace = WorkspaceDir::open(root, Reach::Workspace)?;
+        let workspace = WorkspaceDir::open(root, ReachPolicy::Workspace)?;
         let mut snapshot = Self { entries_left: limits.entries, ..Self::default() };
         let scope = ScanScope { compared, read_only, limits };
         let top = workspace.open_directory(Path::new("."))?;

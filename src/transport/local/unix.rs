@@ -234,5 +234,5 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 mod tests;
 
 #[cfg(test)]
-#[path = "unix_stranger_tests.rs"]
-mod stranger_tests;
+#[path = "unix_other_user_tests.rs"]
+mod other_user_tests;

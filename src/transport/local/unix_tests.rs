@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::{self as local, DirectoryKind, Listener};
-use super::stranger_tests::{TestProcess, TestRole};
+use super::other_user_tests::{TestProcess, TestRole};
 use super::*;
 
 #[tokio::test]

@@ -55,7 +55,7 @@ pub(super) fn of_this_process() -> io::Result<Sid> {
 
 /// Returns the owner of the object that `handle` refers to.
 pub(super) fn of_object(handle: BorrowedHandle<'_>) -> io::Result<Sid> {
-    let mut words = vec![0_u64; ROOM];
+    let mut words = vec![0_u64; BUFFER_WORDS];
     let mut needed = 0;
     #[expect(unsafe_code, reason = "the system call has no safe form")]
     // SAFETY: the handle is open while it is borrowed, and the buffer has the given length.
@@ -93,8 +93,8 @@ fn token_of_this_process() -> io::Result<OwnedHandle> {
 }
 
 fn token_user(token: &OwnedHandle) -> io::Result<Vec<u64>> {
-    const { assert!(size_of::<TOKEN_USER>() < ROOM * size_of::<u64>()) }
-    let mut words = vec![0_u64; ROOM];
+    const { assert!(size_of::<TOKEN_USER>() < BUFFER_WORDS * size_of::<u64>()) }
+    let mut words = vec![0_u64; BUFFER_WORDS];
     let mut needed = 0;
     #[expect(unsafe_code, reason = "the system call has no safe form")]
     // SAFETY: the token is open, and the buffer is aligned for a pointer and has the given length.
@@ -118,7 +118,7 @@ fn as_bytes(words: &[u64]) -> Vec<u8> {
 const HEAD: usize = 8;
 
 /// The buffer size in words: enough for any identifier (68 bytes) and its surrounding structure.
-const ROOM: usize = 64;
+const BUFFER_WORDS: usize = 64;
 
 /// The buffer size in bytes.
 const LENGTH: u32 = 512;

@@ -10,17 +10,28 @@ use hyper::http::uri::Authority;
 use hyper::{Method, Request, StatusCode, Version};
 use sha1::{Digest, Sha1};
 
+use super::socket::SocketLimits;
+
 /// The policy that a request must satisfy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct AccessPolicy {
     /// The host names of this server besides the loopback names; any port is accepted.
     pub hosts: Vec<String>,
     /// The allowed origins of web pages.
     pub origins: Vec<String>,
     /// The paths that serve a WebSocket.
-    pub paths: &'static [&'static str],
-    /// The WebSocket subprotocol, for clients that offer one.
+    pub endpoints: Vec<WebEndpoint>,
+}
+
+/// A path that serves a WebSocket.
+#[derive(Debug, Clone, Copy)]
+pub struct WebEndpoint {
+    /// The path.
+    pub path: &'static str,
+    /// The name of its protocol, and the WebSocket subprotocol for clients that offer one.
     pub protocol: &'static str,
+    /// The limits of its connections.
+    pub socket: SocketLimits,
 }
 
 /// Why a request is refused.
@@ -146,13 +157,12 @@ impl AccessPolicy {
     }
 
     /// Checks that an allowed request is a valid WebSocket upgrade, and returns the parts of the response.
-    pub(super) fn negotiate<B>(&self, request: &Request<B>) -> Result<UpgradeReply, AccessRefusal> {
+    pub(super) fn negotiate<B>(&self, request: &Request<B>) -> Result<(UpgradeReply, WebEndpoint), AccessRefusal> {
         if request.method() != Method::GET {
             return Err(AccessRefusal::Method);
         }
-        if !self.paths.contains(&request.uri().path()) {
-            return Err(AccessRefusal::Path);
-        }
+        let endpoint = self.endpoints.iter().find(|endpoint| endpoint.path == request.uri().path());
+        let endpoint = endpoint.ok_or(AccessRefusal::Path)?;
         let headers = request.headers();
         let upgrades = list_contains(headers, &header::UPGRADE, "websocket")
             && list_contains(headers, &header::CONNECTION, "upgrade")
@@ -167,8 +177,9 @@ impl AccessPolicy {
         if BASE64.decode(key.as_bytes()).map_or(0, |bytes| bytes.len()) != 16 {
             return Err(AccessRefusal::Key);
         }
-        let protocol = offered_protocols(headers).any(|offer| offer == self.protocol).then_some(self.protocol);
-        Ok(UpgradeReply { accept: accept_key(key), protocol })
+        let is_offered = offered_protocols(headers).any(|offer| offer == endpoint.protocol);
+        let reply = UpgradeReply { accept: accept_key(key), protocol: is_offered.then_some(endpoint.protocol) };
+        Ok((reply, *endpoint))
     }
 
     fn is_own_host(&self, host: &str) -> bool {

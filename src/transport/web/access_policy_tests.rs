@@ -1,5 +1,7 @@
 //! Tests of the access policy, on requests in memory.
 
+use std::time::Duration;
+
 use super::*;
 
 #[test]
@@ -61,7 +63,7 @@ fn only_a_listed_origin_is_allowed() {
 
 #[test]
 fn the_key_is_answered_as_the_protocol_says() {
-    let granted = policy().negotiate(&with(&GOOD)).unwrap();
+    let (granted, _) = policy().negotiate(&with(&GOOD)).unwrap();
     // The example of RFC 6455.
     assert_eq!(granted, UpgradeReply { accept: "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".into(), protocol: None });
 }
@@ -72,8 +74,18 @@ fn the_subprotocol_is_spoken_if_it_is_offered_and_a_token_is_never_repeated() {
     offering.push(("sec-websocket-protocol", "chat, pi"));
     offering.push(("sec-websocket-protocol", "bearer.secret"));
     let request = with(&offering);
-    assert_eq!(policy().negotiate(&request).unwrap().protocol, Some("pi"));
+    assert_eq!(policy().negotiate(&request).unwrap().0.protocol, Some("pi"));
     assert_eq!(bearer_token(&request).as_deref(), Some("secret"));
+}
+
+#[test]
+fn the_path_selects_the_protocol() {
+    for (path, protocol) in [("/", "pi"), ("/pi", "pi"), ("/other", "other")] {
+        let request =
+            GOOD.iter().fold(Request::builder().uri(path), |request, (name, value)| request.header(*name, *value));
+        let (_, endpoint) = policy().negotiate(&request.body(()).unwrap()).unwrap();
+        assert_eq!(endpoint.protocol, protocol, "{path}");
+    }
 }
 
 #[test]
@@ -113,7 +125,7 @@ fn everything_but_a_websocket_is_refused_for_its_reason() {
     assert_eq!(to("GET", "/"), AccessRefusal::NotAWebSocket);
     let old = Request::builder().version(Version::HTTP_10).header("upgrade", "websocket");
     let old = old.header("connection", "upgrade").body(()).unwrap();
-    assert_eq!(policy().negotiate(&old), Err(AccessRefusal::NotAWebSocket));
+    assert_eq!(policy().negotiate(&old).unwrap_err(), AccessRefusal::NotAWebSocket);
 }
 
 const GOOD: [(&str, &str); 4] = [
@@ -125,7 +137,10 @@ const GOOD: [(&str, &str); 4] = [
 
 fn policy() -> AccessPolicy {
     let (hosts, origins) = (vec!["box.lan".into()], vec!["https://app.example".into()]);
-    AccessPolicy { hosts, origins, paths: &["/", "/pi"], protocol: "pi" }
+    let socket = SocketLimits { message: 1, stall_timeout: Duration::from_secs(1), has_request_id: |_| false };
+    let endpoints = [("/", "pi"), ("/pi", "pi"), ("/other", "other")];
+    let endpoints = endpoints.map(|(path, protocol)| WebEndpoint { path, protocol, socket }).to_vec();
+    AccessPolicy { hosts, origins, endpoints }
 }
 
 fn with(headers: &[(&str, &str)]) -> Request<()> {

@@ -166,7 +166,7 @@ fn we_read_what_another_implementation_writes() {
     let got = decode_in_pieces(200_000, &written, 777).unwrap();
     let lengths: Vec<usize> = got
         .iter()
-        .filter_map(|heard| match heard {
+        .filter_map(|frame| match frame {
             Inbound::Text(text) => Some(text.len()).filter(|_| text.iter().all(|byte| *byte == b'y')),
             Inbound::TooLong { .. } | Inbound::Binary | Inbound::Ping(_) | Inbound::Pong | Inbound::Close(_) => None,
         })
@@ -209,8 +209,8 @@ fn decode_in_pieces(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Inboun
     let (mut codec, mut source, mut all) = (Codec::new(limit, has_request_id), BytesMut::new(), Vec::new());
     for chunk in stream.chunks(size) {
         source.extend_from_slice(chunk);
-        while let Some(heard) = codec.next(&mut source)? {
-            all.push(heard);
+        while let Some(frame) = codec.next(&mut source)? {
+            all.push(frame);
         }
     }
     Ok(all)

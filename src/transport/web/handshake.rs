@@ -18,17 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::super::frames::{self, FrameReader, FrameWriter};
-use super::access_policy::{AccessPolicy, AccessRefusal, UpgradeReply, bearer_token};
-use super::socket::SocketLimits;
-
-/// Limits for the handshake and the connection after it.
-#[derive(Debug, Clone, Copy)]
-pub struct HandshakeLimits {
-    /// How long the handshake may take.
-    pub handshake: Duration,
-    /// The limits after the handshake.
-    pub socket: SocketLimits,
-}
+use super::access_policy::{AccessPolicy, AccessRefusal, UpgradeReply, WebEndpoint, bearer_token};
 
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
@@ -55,27 +45,29 @@ pub trait Authorizer: Sync {
 
 /// A connection after a successful handshake.
 #[derive(Debug)]
-pub struct Upgraded<P> {
+pub struct UpgradedConnection<P> {
     /// The value held as long as the connection lasts.
     pub permit: P,
+    /// The name of the protocol that the path selects.
+    pub protocol: &'static str,
     /// The reading half.
     pub reader: FrameReader,
     /// The writing half.
     pub writer: FrameWriter,
 }
 
-/// Serves the one request of a connection, which then becomes a WebSocket or ends.
+/// Serves the one request of a connection, which then becomes a WebSocket or ends; `limit` bounds the time.
 pub async fn handshake<E: Authorizer>(
     stream: TcpStream,
     policy: &AccessPolicy,
-    limits: HandshakeLimits,
+    limit: Duration,
     authorizer: &E,
-) -> Result<Upgraded<E::Permit>, HandshakeError> {
+) -> Result<UpgradedConnection<E::Permit>, HandshakeError> {
     let outcome = OnceLock::new();
     let outcome_cell = &outcome;
     let service = service_fn(move |request: Request<Incoming>| async move {
         let (decided, response) = match decide(&request, policy, authorizer).await {
-            Ok((permit, upgrade)) => (Ok(permit), upgrade_response(&upgrade)),
+            Ok((permit, upgrade, endpoint)) => (Ok((permit, endpoint)), upgrade_response(&upgrade)),
             Err(refusal) => (Err(refusal), refusal_response(refusal)),
         };
         // A connection has one request, so the cell is set once.
@@ -85,16 +77,16 @@ pub async fn handshake<E: Authorizer>(
     let mut http = http1::Builder::new();
     http.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
     let serving = http.serve_connection(TokioIo::new(stream), service).without_shutdown();
-    let parts = match timeout(limits.handshake, serving).await {
+    let parts = match timeout(limit, serving).await {
         Ok(Ok(parts)) => parts,
         Ok(Err(error)) => return Err(HandshakeError::Failed(io::Error::other(error))),
         Err(_) => return Err(HandshakeError::TimedOut),
     };
     let (stream, early) = (parts.io.into_inner(), parts.read_buf);
     match outcome.into_inner() {
-        Some(Ok(permit)) => {
-            let (reader, writer) = frames::web_socket(stream, early, limits.socket);
-            Ok(Upgraded { permit, reader, writer })
+        Some(Ok((permit, endpoint))) => {
+            let (reader, writer) = frames::web_socket(stream, early, endpoint.socket);
+            Ok(UpgradedConnection { permit, protocol: endpoint.protocol, reader, writer })
         }
         Some(Err(refusal)) => {
             close_after_refusal(stream).await;
@@ -108,10 +100,11 @@ async fn decide<E: Authorizer>(
     request: &Request<Incoming>,
     policy: &AccessPolicy,
     authorizer: &E,
-) -> Result<(E::Permit, UpgradeReply), AccessRefusal> {
+) -> Result<(E::Permit, UpgradeReply, WebEndpoint), AccessRefusal> {
     policy.check_origin(request)?;
     let permit = authorizer.authorize(bearer_token(request)).await?;
-    Ok((permit, policy.negotiate(request)?))
+    let (upgrade, endpoint) = policy.negotiate(request)?;
+    Ok((permit, upgrade, endpoint))
 }
 
 fn upgrade_response(upgrade: &UpgradeReply) -> Response<Full<Bytes>> {

@@ -15,8 +15,8 @@ mod os;
 mod peer;
 mod socket;
 
-pub use access_policy::{AccessPolicy, AccessRefusal};
-pub use handshake::{Authorizer, HandshakeError, HandshakeLimits, Upgraded, handshake};
+pub use access_policy::{AccessPolicy, AccessRefusal, WebEndpoint};
+pub use handshake::{Authorizer, HandshakeError, UpgradedConnection, handshake};
 pub use peer::{PeerIdentity, PeerOwner};
 pub(super) use socket::split;
 pub use socket::{Receiver, Sender, SocketLimits};

@@ -142,6 +142,11 @@ impl Shared {
 
 impl Output {
     async fn flush_control(&mut self, control: &Mutex<ControlFrames>) -> io::Result<()> {
+        // Most peers accept a frame at once, and most of the time there is none; only the others need a timer.
+        let at_once = poll_fn(|cx| Poll::Ready(self.poll_flush_control(cx, control)));
+        if let Poll::Ready(written) = at_once.await {
+            return written;
+        }
         match timeout(self.stall_timeout, poll_fn(|cx| self.poll_flush_control(cx, control))).await {
             Ok(written) => written,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the peer accepts no data")),
@@ -247,12 +252,12 @@ impl Receiver {
     }
 
     async fn send_close(&self) {
-        let said = async {
+        let close = async {
             self.shared.write(&[]).await?;
             self.shared.out.lock().await.sink.shutdown().await
         };
         // The connection ends in any case.
-        let _ = timeout(CLOSE_TIMEOUT, said).await;
+        let _ = timeout(CLOSE_TIMEOUT, close).await;
     }
 }
 
@@ -265,9 +270,11 @@ impl Sender {
     pub(in super::super) async fn send(&mut self, messages: &[Bytes]) -> io::Result<()> {
         let heads: Vec<OutgoingHeader> = messages.iter().map(|message| OutgoingHeader::text(message.len())).collect();
         let pieces = heads.iter().zip(messages).flat_map(|(head, message)| [head.as_ref(), message.as_ref()]);
-        if messages.iter().map(Bytes::len).sum::<usize>() <= COALESCE_LIMIT {
+        let length: usize = messages.iter().map(|message| message.len() + size_of::<OutgoingHeader>()).sum();
+        if length <= COALESCE_LIMIT {
             // One copy is cheaper than many small pieces.
-            let together: Vec<u8> = pieces.flatten().copied().collect();
+            let mut together = Vec::with_capacity(length);
+            pieces.for_each(|piece| together.extend_from_slice(piece));
             return self.0.write(&[&together]).await;
         }
         self.0.write(&pieces.collect::<Vec<_>>()).await

@@ -107,15 +107,15 @@ async fn a_protocol_violation_is_answered_with_its_close_code() {
             stream.write_all(bytes).unwrap();
             // Much more than the receiver reads.
             stream.write_all(&[0; 100_000]).unwrap();
-            let mut heard = Vec::new();
-            stream.read_to_end(&mut heard).unwrap();
-            heard
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).unwrap();
+            received
         });
         let error = receiver.next().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert_eq!(receiver.next().await.unwrap(), None);
-        let heard = theirs.await.unwrap();
-        assert_eq!((heard[0], u16::from_be_bytes([heard[2], heard[3]])), (0x88, code));
+        let received = theirs.await.unwrap();
+        assert_eq!((received[0], u16::from_be_bytes([received[2], received[3]])), (0x88, code));
     }
 }
 

@@ -68,9 +68,9 @@ pub(crate) fn push(fixture: &Fixture, dialect: ServerDialect, words: &[&str]) ->
 /// The exit code and the printed result.
 pub(crate) fn wait_for_result(child: Child) -> (Option<i32>, Value) {
     let output = child.wait_with_output().expect("its end");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stderr);
     let result = serde_json::from_slice(&output.stdout);
-    (output.status.code(), result.unwrap_or_else(|error| panic!("no result: {error}: {said}")))
+    (output.status.code(), result.unwrap_or_else(|error| panic!("no result: {error}: {text}")))
 }
 
 fn refusal_reason(dialect: ServerDialect) -> Value {

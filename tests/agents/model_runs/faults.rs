@@ -24,8 +24,8 @@ fn an_interrupted_turn_is_retried_and_counted_once() {
             assert_eq!(snapshot["lastAssistantText"], "The whole.", "{dialect:?} {broken:?}: {snapshot}");
             fixture.server.script([Reply::says("Again.")]);
             client.run(&session, "again");
-            let told = serde_json::to_string(&fixture.sent_messages(2)).unwrap();
-            assert!(told.contains("The whole.") && !told.contains("Half a"), "{told}");
+            let sent = serde_json::to_string(&fixture.sent_messages(2)).unwrap();
+            assert!(sent.contains("The whole.") && !sent.contains("Half a"), "{sent}");
         }
     }
 }

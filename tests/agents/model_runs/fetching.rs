@@ -22,19 +22,19 @@ fn a_fetch_shows_the_addresses_that_its_host_resolves_to() {
         Reply::says("Done."),
     ]);
     let (mut client, _) = fixture.start_run("go");
-    let asked = client.event_of("approval_required");
-    let details = &asked["payload"]["details"];
-    assert_eq!((&details["addresses"], &details["risk"]), (&json!(["127.0.0.1"]), &json!("high")), "{asked}");
+    let approval = client.event_of("approval_required");
+    let details = &approval["payload"]["details"];
+    assert_eq!((&details["addresses"], &details["risk"]), (&json!(["127.0.0.1"]), &json!("high")), "{approval}");
     let listed = fixture.daemon.command("push").args(["approvals", "--whole"]).output().expect("push");
     let screen = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(screen.contains("  at 127.0.0.1\n"), "{screen}");
-    client.decide(&asked, "approve");
+    client.decide(&approval, "approve");
     let result = client.event_of("tool_result");
     assert_eq!(result["payload"]["structuredError"]["code"], "HTTP_STATUS", "it was reached: {result}");
-    let asked = client.event_of("approval_required");
-    let details = &asked["payload"]["details"];
-    assert_eq!((&details["risk"], &asked["payload"]["remember"]), (&json!("critical"), &Value::Null), "{asked}");
+    let approval = client.event_of("approval_required");
+    let details = &approval["payload"]["details"];
+    assert_eq!((&details["risk"], &approval["payload"]["remember"]), (&json!("critical"), &Value::Null), "{approval}");
     assert_eq!(details["addresses"], json!(["169.254.169.254"]));
-    client.decide(&asked, "deny");
+    client.decide(&approval, "deny");
     client.event_of("run_complete");
 }

@@ -104,8 +104,8 @@ impl Fixture {
 
     /// The messages of the nth model request.
     pub(crate) fn sent_messages(&self, turn: usize) -> Vec<Value> {
-        let asked: Vec<_> = self.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
-        asked[turn].body["messages"].as_array().expect("messages").clone()
+        let requests: Vec<_> = self.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        requests[turn].body["messages"].as_array().expect("messages").clone()
     }
 }
 

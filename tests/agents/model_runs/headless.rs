@@ -25,8 +25,8 @@ fn a_headless_run_goes_on_after_a_denial_and_names_the_rule_and_the_remedy() {
     let reason = denial["reason"].as_str().expect("a reason");
     assert!(reason.contains("the preset strict asks about exec: touch a b"), "{reason}");
     assert!(reason.ends_with(r"; `push run --allow 'exec(touch a\ b)'` allows it"), "{reason}");
-    let told = fixture.sent_messages(1).last().expect("a result")["content"].to_string();
-    assert!(told.contains("DENIED_BY_POLICY") && told.contains("the preset strict asks"), "{told}");
+    let sent = fixture.sent_messages(1).last().expect("a result")["content"].to_string();
+    assert!(sent.contains("DENIED_BY_POLICY") && sent.contains("the preset strict asks"), "{sent}");
     assert!(!fixture.cwd().join("a b").exists());
 }
 
@@ -55,8 +55,8 @@ fn the_remedy_in_the_report_permits_the_call() {
     }
     shell.envs(variables(ServerDialect::OpenAi, &fixture.server.base_url(ServerDialect::OpenAi)));
     let output = shell.output().expect("a shell");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{line}: {said}"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{line}: {text}"));
     assert_eq!((output.status.code(), &result["denials"]), (Some(0), &json!([])), "{result}");
     assert!(fixture.cwd().join("a b").exists() && fixture.file("made") == "it's\n");
 }

@@ -81,12 +81,12 @@ fn tools_in_a_home_that_is_the_workspace_see_no_credential_store() {
 
 /// The tool results of the run; every approval request is approved.
 fn tool_results(client: &mut Client) -> Vec<Value> {
-    let (mut results, mut asked) = (Vec::new(), Vec::new());
+    let (mut results, mut approvals) = (Vec::new(), Vec::new());
     loop {
         let event = client.event();
         match event["type"].as_str() {
-            Some("approval_required") if !asked.contains(&event["payload"]["approvalId"]) => {
-                asked.push(event["payload"]["approvalId"].clone());
+            Some("approval_required") if !approvals.contains(&event["payload"]["approvalId"]) => {
+                approvals.push(event["payload"]["approvalId"].clone());
                 client.decide(&event, "approve");
             }
             Some("tool_result") => results.push(event),

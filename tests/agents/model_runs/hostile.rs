@@ -43,7 +43,7 @@ fn arguments_over_several_lines_stay_one_event_and_can_forge_none() {
         fixture.server.script([Reply::says("Still here.")]);
         assert_eq!(client.run(&session, "and now?")["summary"], "Still here.", "{dialect:?}");
         let lines = fixture.sent_messages(2);
-        assert!(lines.iter().any(|told| told.to_string().contains("sum.sh")), "{dialect:?}: {lines:?}");
+        assert!(lines.iter().any(|line| line.to_string().contains("sum.sh")), "{dialect:?}: {lines:?}");
     }
 }
 

@@ -27,8 +27,8 @@ fn an_exhausted_budget_asks_and_a_raise_lets_the_run_continue() {
     assert_eq!(client.get("get_session_snapshot", json!({"sessionId": session}))["state"], "awaiting_approval");
     client.decide(&approval, "approve");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
-    let told = serde_json::to_string(&fixture.sent_messages(2)).unwrap();
-    assert!(!told.contains("raise_budget"), "that is nothing of the model's: {told}");
+    let sent = serde_json::to_string(&fixture.sent_messages(2)).unwrap();
+    assert!(!sent.contains("raise_budget"), "that is nothing of the model's: {sent}");
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn usage_of_discarded_turns_counts() {
     assert_eq!(used, [700, 600, 10]);
     fixture.server.script([Reply::says("Again.")]);
     client.run(&session, "again");
-    let told = serde_json::to_string(&fixture.sent_messages(3)).unwrap();
-    assert!(told.contains("Done.") && !told.contains("Half a"), "{told}");
+    let sent = serde_json::to_string(&fixture.sent_messages(3)).unwrap();
+    assert!(sent.contains("Done.") && !sent.contains("Half a"), "{sent}");
 }
 
 #[test]
@@ -241,21 +241,21 @@ fn a_conversation_without_a_summary_is_trimmed_where_that_is_enough() {
 
 #[test]
 fn a_conversation_continues_in_a_small_window_reported_by_the_server() {
-    for told in [WindowReport::InErrors, WindowReport::Nowhere, WindowReport::InTheList, WindowReport::InProperties] {
+    for report in [WindowReport::InErrors, WindowReport::Nowhere, WindowReport::InTheList, WindowReport::InProperties] {
         let fixture = Fixture::new();
         fixture.server.usually(Reply::says("An answer."));
         let (mut client, session) = fixture.session();
         let window = window_for(&fixture, &mut client, &session, 3_000);
-        fixture.server.has_window(window, told);
+        fixture.server.has_window(window, report);
         let long = "so many words ".repeat(150);
         for round in 0..20 {
             let over = client.run(&session, &format!("question {round}: {long}"));
-            assert_eq!(over["outcome"], "success", "{told:?} {round}: {over}");
+            assert_eq!(over["outcome"], "success", "{report:?} {round}: {over}");
         }
         let last = fixture.server.seen().last().unwrap().body["messages"].to_string();
         assert!(last.contains("question 19") && !last.contains("question 1:"), "{last}");
         let refused = fixture.server.refused();
-        match told {
+        match report {
             WindowReport::InErrors => assert!((1..=3).contains(&refused), "learned once: {refused}"),
             WindowReport::InTheList | WindowReport::InProperties => assert!(refused <= 3, "{refused}"),
             WindowReport::Nowhere => assert!(refused > 0),
@@ -340,13 +340,13 @@ fn a_session_is_compacted_on_request() {
     let approval = fixture.server.seen().last().unwrap().body["messages"].to_string();
     assert!(approval.contains("first question") && approval.contains("keep all names"), "{approval}");
     client.run(&session, "third question");
-    let told = fixture.server.seen().last().unwrap().body["messages"].to_string();
-    assert!(told.contains("THE SUMMARY") && !told.contains("first question"), "{told}");
+    let sent = fixture.server.seen().last().unwrap().body["messages"].to_string();
+    assert!(sent.contains("THE SUMMARY") && !sent.contains("first question"), "{sent}");
     fixture.server.script([Reply::status(401, "no")]);
     let failed = compact(&[]);
-    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    let text = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{failed:?}");
-    assert!(said.contains("cannot compact session ") && said.contains("refuses the key"), "{said}");
+    assert!(text.contains("cannot compact session ") && text.contains("refuses the key"), "{text}");
 }
 
 /// Sends a short message, and returns a window with room for so many tokens besides the fixed part of a request.

@@ -336,8 +336,8 @@ fn call(name: &str) -> Command {
 fn run_command(fixture: &Fixture, args: &Value) -> (Client, String) {
     fixture.server.script([turn_with_call("", "sandbox_exec", args.clone()), Reply::says("done")]);
     let (mut client, session) = fixture.start_run("go");
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "approve");
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "approve");
     (client, session)
 }
 

@@ -105,8 +105,8 @@ fn a_call_that_cannot_be_shown_without_a_secret_is_refused() {
         .collect();
     assert_eq!(errors, ["SECRET_IN_CALL"; 3]);
     assert!(!fixture.cwd().join("made").exists());
-    let told = fixture.sent_messages(1).last().unwrap()["content"].to_string();
-    assert!(told.contains("environment variable"), "{told}");
+    let sent = fixture.sent_messages(1).last().unwrap()["content"].to_string();
+    assert!(sent.contains("environment variable"), "{sent}");
     drop(client);
     super::hostile::assert_not_stored(&fixture, KEY);
 }

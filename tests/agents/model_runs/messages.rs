@@ -33,14 +33,14 @@ fn a_steering_message_reaches_the_model_in_its_next_turn() {
         .server
         .script([turn_with_call("First.", "sandbox_exec", json!({"command": "true"})), Reply::says("Left it is.")]);
     let (mut client, session) = fixture.start_run("go right");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     client.get("steer", json!({"sessionId": session, "text": "no, left"}));
-    client.decide(&asked, "approve");
+    client.decide(&approval, "approve");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
-    let told = fixture.sent_messages(1);
-    assert_eq!(told.last().unwrap()["content"], "no, left", "{told:?}");
-    let result = told.iter().position(|message| message["role"] == "tool").expect("a result");
-    assert_eq!(result + 2, told.len(), "the result comes before it: {told:?}");
+    let sent = fixture.sent_messages(1);
+    assert_eq!(sent.last().unwrap()["content"], "no, left", "{sent:?}");
+    let result = sent.iter().position(|message| message["role"] == "tool").expect("a result");
+    assert_eq!(result + 2, sent.len(), "the result comes before it: {sent:?}");
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn a_steering_message_precedes_waiting_calls() {
         Reply::says("Only one, then."),
     ]);
     let (mut client, session) = fixture.start_run("do both");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     client.get("steer", json!({"sessionId": session, "text": "not the second"}));
-    client.decide(&asked, "approve");
+    client.decide(&approval, "approve");
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Only one, then.");
     assert_eq!(fixture.file("done"), "one\n");
     assert_eq!(fixture.sent_messages(1).last().unwrap()["content"], "not the second");
@@ -71,15 +71,15 @@ fn a_queued_message_starts_after_the_run_with_its_context() {
         Reply::says("Done two."),
     ]);
     let (mut client, session) = fixture.start_run("one");
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     client.get("queue_message", json!({"sessionId": session, "text": "two"}));
-    client.decide(&asked, "approve");
+    client.decide(&approval, "approve");
     client.event_of("run_complete");
     let over = client.event_of("run_complete");
     assert_eq!(over["payload"]["summary"], "Done two.");
-    let told: Vec<_> =
+    let sent: Vec<_> =
         fixture.sent_messages(2).iter().map(|message| message["role"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(told, ["system", "user", "assistant", "tool", "assistant", "user"]);
+    assert_eq!(sent, ["system", "user", "assistant", "tool", "assistant", "user"]);
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn a_key_from_the_shell_of_the_client_is_used_and_never_stored() {
         Reply::says(&format!("Your key is {KEY}.")),
     ]);
     let (mut client, session) = fixture.start_run("what is my key?");
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "approve");
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "approve");
     let events = client.events_until("run_complete");
-    let heard = serde_json::to_string(&events).unwrap();
-    assert!(!heard.contains(KEY) && heard.contains("my key is ["), "{heard}");
-    let asked: Vec<_> = fixture.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
-    assert_eq!(asked[0].headers["authorization"], format!("Bearer {KEY}"));
-    assert!(!asked[1].body.to_string().contains(KEY), "the model is not told what a tool printed of it");
+    let received = serde_json::to_string(&events).unwrap();
+    assert!(!received.contains(KEY) && received.contains("my key is ["), "{received}");
+    let requests: Vec<_> = fixture.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    assert_eq!(requests[0].headers["authorization"], format!("Bearer {KEY}"));
+    assert!(!requests[1].body.to_string().contains(KEY), "the model is not told what a tool printed of it");
     drop(client);
     let state = fixture.daemon.home.path().join(".push");
     for file in ["state/pushd.db", "state/pushd.db-wal", "state/pushd.ahead", "logs/pushd.log"] {
@@ -119,13 +119,13 @@ fn approving_from_another_shell_does_not_change_the_environment_of_the_run() {
     environment["SHELL_NAME"] = json!("one");
     let message = json!({"sessionId": session, "text": "go", "environment": environment});
     client.get("send_user_message", message);
-    let asked = client.event_of("approval_required");
+    let approval = client.event_of("approval_required");
     let mut other = fixture.daemon.connect();
     environment["SHELL_NAME"] = json!("two");
     environment["OPENAI_API_KEY"] = json!("another-key");
     other.get(
         "submit_approval",
-        json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"], "decision": "approve",
+        json!({"sessionId": session, "approvalId": approval["payload"]["approvalId"], "decision": "approve",
             "environment": environment}),
     );
     let result = client.event_of("tool_result");
@@ -145,8 +145,8 @@ fn project_instructions_reach_the_model() {
     fixture.server.script([Reply::says("Yes.")]);
     let (mut client, _) = fixture.start_run("hi");
     client.event_of("run_complete");
-    let told = fixture.sent_messages(0);
-    let system = told[0]["content"].as_str().unwrap();
+    let sent = fixture.sent_messages(0);
+    let system = sent[0]["content"].as_str().unwrap();
     assert!(system.contains("Always use tabs.") && system.contains(fixture.cwd().to_str().unwrap()), "{system}");
 }
 
@@ -158,15 +158,15 @@ fn long_instructions_are_truncated_with_a_notice() {
     fixture.server.script([Reply::says("Yes.")]);
     let (mut client, _) = fixture.start_run("hi");
     client.event_of("run_complete");
-    let told = fixture.sent_messages(0);
-    let system = told[0]["content"].as_str().unwrap();
+    let sent = fixture.sent_messages(0);
+    let system = sent[0]["content"].as_str().unwrap();
     assert!(system.contains("Always use tabs.") && !system.contains("LAST WORD"), "{system}");
     assert!(system.ends_with("please.\n[AGENTS.md is longer; only its first 32768 bytes are shown]"));
 }
 
 #[test]
 fn the_thinking_level_of_the_provider_is_sent() {
-    for (dialect, told) in [
+    for (dialect, headers) in [
         (ServerDialect::OpenAi, json!({"reasoning_effort": "high"})),
         (ServerDialect::Ollama, json!({"think": true})),
         (ServerDialect::Anthropic, json!({"output_config": {"effort": "high"}})),
@@ -180,9 +180,9 @@ fn the_thinking_level_of_the_provider_is_sent() {
         client.event_of("run_complete");
         fs::write(fixture.config(), section).expect("a configuration");
         client.run(&session, "and now?");
-        let asked: Vec<_> = fixture.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
-        for (key, value) in told.as_object().unwrap() {
-            assert_eq!((&asked[0].body[key], asked[1].body.get(key)), (value, None), "{dialect:?}");
+        let requests: Vec<_> = fixture.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        for (key, value) in headers.as_object().unwrap() {
+            assert_eq!((&requests[0].body[key], requests[1].body.get(key)), (value, None), "{dialect:?}");
         }
     }
 }
@@ -196,6 +196,6 @@ fn signed_thinking_is_sent_back_with_its_calls() {
     ]);
     let (mut client, _) = fixture.start_run("think");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
-    let told = serde_json::to_string(&fixture.sent_messages(1)).unwrap();
-    assert!(told.contains("\"thinking\":\"deep\"") && told.contains("signature"), "{told}");
+    let sent = serde_json::to_string(&fixture.sent_messages(1)).unwrap();
+    assert!(sent.contains("\"thinking\":\"deep\"") && sent.contains("signature"), "{sent}");
 }

@@ -86,8 +86,8 @@ fn a_question_survives_a_restart_and_an_invalid_one_is_reported_to_the_model() {
     client.event_of("run_recovered");
     client.get("submit_approval", vote(&session, &approval, "approve", Some(json!(true))));
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Thank you.");
-    let told = fixture.sent_messages(2);
-    assert_eq!(told.last().unwrap()["content"], "true");
+    let sent = fixture.sent_messages(2);
+    assert_eq!(sent.last().unwrap()["content"], "true");
 }
 
 #[test]
@@ -101,16 +101,16 @@ fn the_client_answers_dismisses_and_says_what_is_missing() {
     ]);
     let (mut client, _) = fixture.start_run("go");
     client.event_of("approval_required");
-    let (code, said) = push(&fixture, &["approve"]);
-    assert!(code == 64 && said.contains("--answer"), "{code} {said}");
-    let (code, said) = push(&fixture, &["approve", "--answer", "Ann"]);
-    assert!(code == 64 && said.contains("a JSON object with name, age"), "{code} {said}");
-    let (code, said) = push(&fixture, &["approve", "--answer", r#"{"name":"Ann","age":"9"}"#]);
-    assert!(code == 0 && said.starts_with("answered appr_"), "{code} {said}");
+    let (code, text) = push(&fixture, &["approve"]);
+    assert!(code == 64 && text.contains("--answer"), "{code} {text}");
+    let (code, text) = push(&fixture, &["approve", "--answer", "Ann"]);
+    assert!(code == 64 && text.contains("a JSON object with name, age"), "{code} {text}");
+    let (code, text) = push(&fixture, &["approve", "--answer", r#"{"name":"Ann","age":"9"}"#]);
+    assert!(code == 0 && text.starts_with("answered appr_"), "{code} {text}");
     assert_eq!(client.event_of("tool_result")["payload"]["text"], r#"{"age":"9","name":"Ann"}"#);
     client.event_of("approval_required");
-    let (code, said) = push(&fixture, &["approve", "--answer", "no"]);
-    assert!(code == 0, "{code} {said}");
+    let (code, text) = push(&fixture, &["approve", "--answer", "no"]);
+    assert!(code == 0, "{code} {text}");
     assert_eq!(client.event_of("tool_result")["payload"]["text"], "false");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
 }
@@ -136,9 +136,9 @@ fn a_run_that_nobody_watches_dismisses_questions_and_goes_on() {
             .envs(variables(ServerDialect::OpenAi, &fixture.server.base_url(ServerDialect::OpenAi)))
             .current_dir(fixture.cwd());
         let output = command.output().expect("push");
-        let said = String::from_utf8_lossy(&output.stderr);
-        let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
-        assert_eq!((output.status.code(), &result["summary"]), (Some(0), &json!("I decided myself.")), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{text}"));
+        assert_eq!((output.status.code(), &result["summary"]), (Some(0), &json!("I decided myself.")), "{text}");
     }
 }
 
@@ -153,8 +153,8 @@ fn images_reach_the_model_and_are_part_of_their_message() {
     client.get("send_user_message", payload.clone());
     assert_eq!(client.event_of("user_message")["payload"]["images"], images);
     client.event_of("run_complete");
-    let told = fixture.sent_messages(0).last().unwrap()["content"].clone();
-    assert_eq!(told[1]["image_url"]["url"], "data:image/png;base64,aGk=");
+    let sent = fixture.sent_messages(0).last().unwrap()["content"].clone();
+    assert_eq!(sent[1]["image_url"]["url"], "data:image/png;base64,aGk=");
     // Another image under the same id is another message.
     let mut other = payload.clone();
     other["images"] = json!([picture("image/png", "aG8=")]);
@@ -181,6 +181,6 @@ fn refusal_code(client: &mut Client, session: &str, approval: &Value, decision: 
 /// Runs the client, and returns its exit code and output.
 fn push(fixture: &Fixture, words: &[&str]) -> (i32, String) {
     let output = fixture.daemon.command("push").args(words).output().expect("push");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }

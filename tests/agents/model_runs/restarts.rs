@@ -97,8 +97,8 @@ fn an_interrupted_tool_call_needs_a_decision_and_the_model_gets_the_result() {
     let vote = json!({"sessionId": session, "approvalId": unknown["payload"]["approvalId"], "decision": "approve", "choice": "skip"});
     client.get("submit_approval", vote);
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Without it, then.");
-    let told = fixture.sent_messages(1);
-    assert!(told.last().unwrap()["content"].to_string().contains("the user skipped the call"), "{told:?}");
+    let sent = fixture.sent_messages(1);
+    assert!(sent.last().unwrap()["content"].to_string().contains("the user skipped the call"), "{sent:?}");
 }
 
 #[test]

@@ -108,6 +108,74 @@ fn an_always_approval_holds_in_the_repository_until_it_is_revoked() {
 }
 
 #[test]
+fn an_edited_rule_is_granted_in_place_of_the_offered_one() {
+    for scope in ["session", "always"] {
+        let mut fixture = Fixture::new();
+        let exec = |command: &str| turn_with_call("", "sandbox_exec", json!({ "command": command }));
+        fixture.server.script([exec("cargo test"), exec("cargo build"), Reply::says("Done.")]);
+        fixture.server.script([exec("cargo run"), exec("make"), Reply::says("Done.")]);
+        let (mut client, session) = fixture.start_run("go");
+        let approval = client.event_of("approval_required");
+        assert_eq!(approval["payload"]["remember"], "allow: exec(cargo test)");
+        let vote = |scope: &str, rule: &str| {
+            json!({"sessionId": session, "approvalId": approval["payload"]["approvalId"], "decision": "approve",
+                "scope": scope, "rule": rule})
+        };
+        for (scope, rule, reason) in [
+            (scope, "allow: exec(make*)", "does not cover the call"),
+            (scope, "deny: exec(cargo *)", "is not an allow rule"),
+            (scope, "ask: exec", "is not an allow rule"),
+            (scope, "cargo *", "is not a rule"),
+            ("once", "allow: exec(cargo *)", "needs the scope"),
+        ] {
+            let refused = client.ask("submit_approval", vote(scope, rule));
+            assert_eq!(refused["error"]["code"], "INVALID_REQUEST", "{refused}");
+            assert!(refused["error"]["message"].as_str().unwrap().contains(reason), "{refused}");
+        }
+        client.get("submit_approval", vote(scope, "allow:exec(cargo *)"));
+        let events = client.events_until("run_complete");
+        assert!(!events.iter().any(|event| event["type"] == "approval_required"), "{events:?}");
+        let received = events.iter().find(|event| event["type"] == "approval_received").unwrap();
+        let expected = (&json!(scope), &json!("allow: exec(cargo *)"));
+        assert_eq!((&received["payload"]["scope"], &received["payload"]["rule"]), expected);
+        fixture.daemon.kill();
+        fixture.daemon.restart();
+        let mut client = fixture.attach(&session);
+        let last = client.get("get_session_snapshot", json!({"sessionId": session}))["lastSeq"].clone();
+        let attach = json!({"sessionId": session, "lastSeenSeq": last, "environment": fixture.environment()});
+        client.get("attach_session", attach);
+        let run = client.prompt(&session, "again");
+        let approval = loop {
+            let event = client.event();
+            if event["type"] == "approval_required" && event["runId"] == run.as_str() {
+                break event;
+            }
+        };
+        assert_eq!(approval["payload"]["summary"], "make", "{approval}");
+    }
+}
+
+#[test]
+fn the_command_line_grants_an_edited_rule() {
+    let fixture = Fixture::new();
+    script_repeated_command(&fixture, 1);
+    let (mut client, _) = fixture.start_run("go");
+    let approval = client.event_of("approval_required");
+    let id = approval["payload"]["approvalId"].as_str().unwrap();
+    let approve = |rule: &str| {
+        let mut push = fixture.daemon.command("push");
+        push.args(["approve", id, "--for", "always", "--rule", rule]).output().unwrap()
+    };
+    let refused = approve("allow: exec(make)");
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("does not cover the call"), "{refused:?}");
+    assert!(approve("allow: exec(touch *)").status.success());
+    client.event_of("run_complete");
+    let grants = client.get("list_grants", json!({}))["grants"].clone();
+    assert_eq!(grants[0]["rule"], "allow: exec(touch *)");
+}
+
+#[test]
 fn a_critical_call_needs_approval_every_time() {
     let fixture = Fixture::new();
     fixture.server.script([turn_with_call("Gone.", "sandbox_exec", json!({"command": "rm -rf ~"}))]);
@@ -117,7 +185,10 @@ fn a_critical_call_needs_approval_every_time() {
     assert_eq!(approval["payload"].get("remember"), None);
     let lasting = json!({"sessionId": session, "approvalId": approval["payload"]["approvalId"],
         "decision": "approve", "scope": "always"});
-    assert_eq!(client.refused("submit_approval", lasting), "INVALID_REQUEST");
+    assert_eq!(client.refused("submit_approval", lasting.clone()), "INVALID_REQUEST");
+    let mut edited = lasting;
+    edited["rule"] = json!("allow: exec");
+    assert_eq!(client.refused("submit_approval", edited), "INVALID_REQUEST");
     client.decide(&approval, "deny");
     client.event_of("run_complete");
 }

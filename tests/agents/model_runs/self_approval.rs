@@ -91,11 +91,11 @@ fn no_command_of_a_model_connects_by_websocket_even_with_a_token() {
         Reply::says("done"),
     ]);
     let (mut client, _) = fixture.start_run("go");
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "approve");
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "approve");
     wait_until("the command runs", || fixture.cwd().join("up").exists());
-    let heard = std::process::Command::new("bash").args(["-c", &asks("")]).output().expect("a shell");
-    assert!(heard.stdout.starts_with(b"HTTP/1.1 101"), "{heard:?}");
+    let output = std::process::Command::new("bash").args(["-c", &asks("")]).output().expect("a shell");
+    assert!(output.stdout.starts_with(b"HTTP/1.1 101"), "{output:?}");
     fs::write(fixture.cwd().join("go"), "").expect("a file");
     client.event_of("run_complete");
 }
@@ -108,8 +108,8 @@ fn other_clients_connect_while_a_command_of_a_model_runs() {
         Reply::says("done"),
     ]);
     let (mut client, _) = fixture.start_run("go");
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "approve");
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "approve");
     wait_until("the command runs", || fixture.cwd().join("up").exists());
     fixture.daemon.connect().ping();
     let listed = fixture.daemon.command("push").arg("sessions").output().expect("the client");
@@ -132,8 +132,8 @@ fn a_model_s_command_sees_neither_the_daemon_s_home_nor_keys() {
     let text = result["payload"]["text"].as_str().unwrap_or_default();
     for word in ["state", "pushd", "hidden-word", "id_ed25519", "OPENAI_API_KEY"] {
         // The error names the file that it could not open.
-        let said = text.lines().filter(|line| !line.contains("No such file")).any(|line| line.contains(word));
-        assert!(!said, "{word}: {text}");
+        let is_printed = text.lines().filter(|line| !line.contains("No such file")).any(|line| line.contains(word));
+        assert!(!is_printed, "{word}: {text}");
     }
     assert!(text.contains("TMPDIR=/tmp"), "{text}");
     assert!(!home.join("escaped").exists() && !fixture.cwd().join(".git/escaped").exists());
@@ -144,8 +144,8 @@ fn a_model_s_command_sees_neither_the_daemon_s_home_nor_keys() {
 fn run_command(fixture: &Fixture, args: &Value) -> Value {
     fixture.server.script([turn_with_call("", "sandbox_exec", args.clone()), Reply::says("done")]);
     let (mut client, _) = fixture.start_run("go");
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "approve");
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "approve");
     let result = client.event_of("tool_result");
     client.event_of("run_complete");
     result

@@ -68,8 +68,8 @@ enum ExpectedEnd {
 }
 
 impl Case {
-    fn with_requests(mut self, asked: usize) -> Self {
-        self.requests = asked;
+    fn with_requests(mut self, requests: usize) -> Self {
+        self.requests = requests;
         self
     }
 
@@ -105,8 +105,8 @@ impl Case {
         let used = events.iter().filter(|event| event["type"] == "tool_result").count();
         // Requests for the context window are not turns.
         let is_turn = |seen: &&Seen| seen.method == "POST" && !seen.path.ends_with("/api/show");
-        let asked = server.seen().iter().filter(is_turn).count();
-        assert_eq!((asked, used), (self.requests, self.tool_calls), "asked and used: {:?}", types(&events));
+        let sent_requests = server.seen().iter().filter(is_turn).count();
+        assert_eq!((sent_requests, used), (self.requests, self.tool_calls), "asked and used: {:?}", types(&events));
         assert!(!json!(events).to_string().contains(KEY), "the key is shown");
     }
 }

@@ -55,10 +55,11 @@ fn a_failing_test_is_fixed_and_committed() {
             Reply::says("The test passes."),
         ]);
         let (mut client, session) = fixture.start_run("fix the test");
-        let mut approval = Vec::new();
+        let (mut approval, mut diffs) = (Vec::new(), Vec::new());
         loop {
             let event = client.event();
             match event["type"].as_str().expect("a type") {
+                "tool_result" => diffs.extend(event["payload"]["diff"].as_str().map(str::to_owned)),
                 "approval_required" => {
                     approval.push(event["payload"].clone());
                     assert_eq!(client.decide(&event, "approve")["ok"], true);
@@ -86,8 +87,13 @@ fn a_failing_test_is_fixed_and_committed() {
         assert!(String::from_utf8_lossy(&log.stdout).starts_with("Add instead of subtracting\n"));
         // The model gets the result of each call, in order.
         let last = serde_json::to_string(&fixture.sent_messages(4)).unwrap();
-        for told in ["I look. ", "$1 - $2", "sum.sh", "passed"] {
-            assert!(last.contains(told), "{dialect:?}: {told} is not in {last}");
+        // Clients get the diffs of the edit and of the commit, and the model does not.
+        assert_eq!(diffs.len(), 2, "{diffs:?}");
+        assert!(diffs.iter().all(|diff| diff.contains("\n+echo $(($1 + $2))")), "{diffs:?}");
+        assert_eq!(diffs[0], approval[0]["details"]["diff"]);
+        assert!(!last.contains("@@ -"), "{last}");
+        for text in ["I look. ", "$1 - $2", "sum.sh", "passed"] {
+            assert!(last.contains(text), "{dialect:?}: {text} is not in {last}");
         }
         // The same is journaled for later requests.
         let messages = client.get("get_session_messages", json!({"sessionId": session}));
@@ -119,9 +125,9 @@ fn read_only_calls_run_concurrently_and_all_others_one_by_one() {
     let result = client.event_of("tool_result");
     assert_eq!((&result["payload"]["text"], &result["payload"]["exitCode"]), (&json!("1"), &json!(0)));
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
-    let told = fixture.sent_messages(1);
-    let results = told.iter().filter(|message| message["role"] == "tool").count();
-    assert_eq!(results, 4, "{told:?}");
+    let sent = fixture.sent_messages(1);
+    let results = sent.iter().filter(|message| message["role"] == "tool").count();
+    assert_eq!(results, 4, "{sent:?}");
 }
 
 #[test]
@@ -222,8 +228,8 @@ fn acceptance_that_fails_fails_the_run_with_its_own_code() {
     // The next request tells the model what failed.
     fixture.server.script([Reply::says("Sorry.")]);
     client.run(&session, "why?");
-    let told = fixture.sent_messages(1);
-    assert!(told.last().unwrap()["content"].to_string().contains("check test failed"), "{told:?}");
+    let sent = fixture.sent_messages(1);
+    assert!(sent.last().unwrap()["content"].to_string().contains("check test failed"), "{sent:?}");
 }
 
 #[test]
@@ -253,8 +259,8 @@ fn an_invalid_tool_call_is_explained_to_the_model() {
     assert_eq!(sorted, [bad, bad, bad, "OUTSIDE_WORKSPACE", "UNKNOWN_TOOL"], "{kinds:?}");
     let calls = events.iter().filter(|event| event["type"] == "tool_call");
     assert!(calls.into_iter().all(|event| event["payload"]["args"].is_object()), "as its schema says");
-    let told = serde_json::to_string(&fixture.sent_messages(1)).unwrap();
+    let sent = serde_json::to_string(&fixture.sent_messages(1)).unwrap();
     for words in ["unknown tool sandbox_dance", "OUTSIDE_WORKSPACE", "not JSON: EOF", "not a JSON object"] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(sent.contains(words), "{words}: {sent}");
     }
 }

@@ -49,13 +49,13 @@ impl Dialect for Plain {
     }
 
     fn encode(&self, request: &Request, _server: &ServerContext<'_>) -> EncodedTurn {
-        let asked = request.entries.iter().rev().find_map(|entry| match entry {
+        let requested = request.entries.iter().rev().find_map(|entry| match entry {
             Entry::User { text, .. } => Some(text.as_str()),
             Entry::Assistant { .. } | Entry::Result { .. } => None,
         });
         EncodedTurn {
             path: "/turn",
-            body: json!({ "model": request.model, "ask": asked }),
+            body: json!({ "model": request.model, "ask": requested }),
             decoder: |_, _| Box::new(PlainDecoder::default()),
         }
     }
@@ -189,7 +189,7 @@ async fn its_provider_is_built_in_with_its_own_variable() {
 #[cfg(unix)]
 #[test]
 fn a_run_of_the_daemon_uses_it() {
-    use crate::support::daemon::{Client, wait_until};
+    use crate::support::daemon::Client;
 
     let (url, _requests) = serve();
     let home = tempfile::tempdir().unwrap();
@@ -212,18 +212,20 @@ fn a_run_of_the_daemon_uses_it() {
         limits: pushd::config::limits::Limits::default(),
         homes: vec![home.path().to_owned()],
         toolchains: Vec::new(),
-        pi: None,
+        listeners: Vec::new(),
+        protocols: pushd::runtime::protocols::BUILT_IN,
         tools: pushd::tools::ToolSet::builtin(),
         dialects: dialects(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let daemon = runtime.spawn(pushd::runtime::run(config, || {}));
-    wait_until("the daemon listens", || socket.exists());
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let daemon = runtime.spawn(pushd::runtime::run(config, move || ready.send(()).unwrap()));
+    is_ready.recv_timeout(std::time::Duration::from_secs(60)).expect("the daemon listens");
     let mut client = Client::connect(&socket);
     let session = client.start(home.path());
     client.prompt(&session, "Hello?");
     let events = client.events_until("run_complete");
-    let text: String = events.iter().filter(|event| event["type"] == "assistant_token").map(said).collect();
+    let text: String = events.iter().filter(|event| event["type"] == "assistant_token").map(delta_text).collect();
     assert_eq!(text, "Hello, world");
     assert_eq!(events.last().unwrap()["payload"]["outcome"], "success", "{events:?}");
     client.get("drain", json!({}));
@@ -231,6 +233,6 @@ fn a_run_of_the_daemon_uses_it() {
 }
 
 #[cfg(unix)]
-fn said(event: &serde_json::Value) -> &str {
+fn delta_text(event: &serde_json::Value) -> &str {
     event["payload"]["text"].as_str().unwrap()
 }

@@ -90,16 +90,16 @@ pub(crate) async fn a_wrong_key_reported_as_a_server_error_is_not_retried(dialec
 pub(crate) async fn a_model_that_is_being_loaded_is_waited_for(dialect: ServerDialect) {
     let fixture = Fixture::new(dialect, (0..4).map(|_| loading()).chain([Reply::says("at last")]));
     let mut answering = fixture.ready().await.start_turn_without_retry(&simple_request());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         match answering.next_item().await.unwrap() {
-            StreamItem::Loading(waited) => told.push(waited),
+            StreamItem::Loading(waited) => reported.push(waited),
             StreamItem::RetryScheduled(wait) => panic!("it is no failure: {wait:?}"),
             StreamItem::Deltas(pieces) => assert_eq!(pieces, [text_delta("at last")]),
             StreamItem::End => break,
         }
     }
-    assert_eq!((told.len(), fixture.seen().len()), (1, 5), "it is told at once, and not with every look");
+    assert_eq!((reported.len(), fixture.seen().len()), (1, 5), "it is told at once, and not with every look");
     let counts = fixture.models.circuits()[0].counts;
     assert_eq!((counts.consecutive_failures, counts.opened), (0, 0));
 }

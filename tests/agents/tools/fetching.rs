@@ -127,20 +127,20 @@ async fn a_fetch_without_a_decision_reaches_no_private_address() {
 async fn an_approval_of_a_public_page_is_none_of_a_private_one() {
     let (mut fixture, server, paths) = fixture_with_addresses(&["93.184.216.34"]);
     let url = server.url("/").replace("127.0.0.1", "page.example");
-    let asked = fixture.approval_question("sandbox_fetch", json!({"url": url})).await.unwrap();
-    assert_eq!(asked.details["addresses"], json!(["93.184.216.34"]));
-    assert_eq!(asked.risk, Risk::Medium);
+    let approval = fixture.approval_question("sandbox_fetch", json!({"url": url})).await.unwrap();
+    assert_eq!(approval.details["addresses"], json!(["93.184.216.34"]));
+    assert_eq!(approval.risk, Risk::Medium);
     // After a restart of the daemon the name resolves to another address.
     fixture.context.addresses = Arc::new(resolving_to(&["127.0.0.1"]));
-    fixture.context.approved_digest = Some(asked.digest);
+    fixture.context.approved_digest = Some(approval.digest);
     let outcome = fixture.run_undecided("sandbox_fetch", json!({"url": url})).await;
     assert_eq!(outcome.error.map(|fault| fault.kind), Some(ToolErrorKind::ApprovalStale));
     assert_eq!(*paths.lock().unwrap(), Vec::<String>::new());
     // An approval of the private address is valid.
     fixture.context.approved_digest = None;
-    let asked = fixture.approval_question("sandbox_fetch", json!({"url": url})).await.unwrap();
-    assert_eq!((asked.risk, &asked.details["addresses"]), (Risk::High, &json!(["127.0.0.1"])));
-    fixture.context.approved_digest = Some(asked.digest);
+    let approval = fixture.approval_question("sandbox_fetch", json!({"url": url})).await.unwrap();
+    assert_eq!((approval.risk, &approval.details["addresses"]), (Risk::High, &json!(["127.0.0.1"])));
+    fixture.context.approved_digest = Some(approval.digest);
     let page = fixture.run_undecided("sandbox_fetch", json!({"url": url})).await;
     assert!(page.text.ends_with("]\nhello"), "{page:?}");
 }
@@ -171,8 +171,8 @@ async fn a_redirect_reaches_no_other_host_and_no_other_spelling_of_one() {
 #[tokio::test]
 async fn a_host_with_a_secret_in_it_is_not_looked_up() {
     let mut fixture = Fixture::new();
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let chunks = Arc::clone(&asked);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let chunks = Arc::clone(&requests);
     fixture.context.addresses = Arc::new(PinnedAddresses::new(Box::new(move |host| {
         chunks.lock().unwrap().push(host);
         Box::pin(async { Ok(ips(&["93.184.216.34"])) })
@@ -181,7 +181,7 @@ async fn a_host_with_a_secret_in_it_is_not_looked_up() {
     let url = "https://hunter2hunter2.example.org/";
     let fault = fixture.approval_question("sandbox_fetch", json!({"url": url})).await.unwrap_err();
     assert_eq!(fault.kind, ToolErrorKind::BadArguments);
-    assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(*requests.lock().unwrap(), Vec::<String>::new());
 }
 
 /// A workspace in which every name resolves to these addresses in turn, a server, and the paths requested from it.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use pushd::sandbox::confinement::{Confinement, Mechanism};
-use pushd::sandbox::workspace::{Reach, WorkspaceDir};
+use pushd::sandbox::workspace::{ReachPolicy, WorkspaceDir};
 use pushd::sandbox::{Chunk, ConfinementStrength, ExecutionPolicy, LocalSandbox, RunTree, SandboxProvider};
 use pushd::tools::{
     ApprovalQuestion, ExecutionResult, Limits, Network, PinnedAddresses, Request, ToolContext, ToolError, ToolSet, run,
@@ -42,7 +42,7 @@ impl Fixture {
         std::fs::write(dir.path().join("home/.gitconfig"), config).unwrap();
         let local = LocalSandbox::new(PathBuf::from(env!("CARGO_BIN_EXE_push")));
         let context = ToolContext {
-            workspace: WorkspaceDir::open(&dir.path().join("work"), Reach::Workspace).unwrap(),
+            workspace: WorkspaceDir::open(&dir.path().join("work"), ReachPolicy::Workspace).unwrap(),
             sandbox: Arc::new(RunTree::new(local)),
             env: vec![
                 ("PATH".into(), std::env::var_os("PATH").unwrap()),
@@ -106,7 +106,7 @@ impl Fixture {
 
     /// Makes a subdirectory the workspace.
     pub(crate) fn enter(&mut self, folder: &str) {
-        self.context.workspace = WorkspaceDir::open(&self.path(folder), Reach::Workspace).unwrap();
+        self.context.workspace = WorkspaceDir::open(&self.path(folder), ReachPolicy::Workspace).unwrap();
     }
 
     /// Confines commands from here on; returns whether this machine can.

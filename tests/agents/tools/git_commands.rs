@@ -157,9 +157,9 @@ async fn nothing_chosen_by_the_caller_runs_with_a_writable_git_directory() {
         "echo x > .git/commondir; git add -A",
     ] {
         let args = json!({ "command": command });
-        let asked = fixture.approval_question("sandbox_exec", args.clone()).await.unwrap_err();
+        let approval = fixture.approval_question("sandbox_exec", args.clone()).await.unwrap_err();
         let (done, _) = fixture.exec(args).await;
-        for fault in [asked, done.error.unwrap()] {
+        for fault in [approval, done.error.unwrap()] {
             assert_eq!(fault.kind, ToolErrorKind::ProtectedPath, "{command}: {}", fault.message);
             assert!(fault.message.contains("`outside`"), "{}", fault.message);
         }
@@ -190,9 +190,9 @@ async fn commands_that_change_the_configuration_or_other_working_trees_need_to_r
         ("sh -c 'git config core.fsmonitor x'", "config"),
     ] {
         let args = json!({ "command": command });
-        let asked = fixture.approval_question("sandbox_exec", args.clone()).await.unwrap_err();
+        let approval = fixture.approval_question("sandbox_exec", args.clone()).await.unwrap_err();
         let (done, printed) = fixture.exec(args).await;
-        for fault in [asked, done.error.unwrap()] {
+        for fault in [approval, done.error.unwrap()] {
             assert_eq!((fault.kind, printed.as_str()), (ToolErrorKind::ProtectedPath, ""), "{command}");
             assert!(fault.message.contains(&format!("`git {verb}`")), "{}", fault.message);
             assert!(fault.message.contains("`outside`"), "{}", fault.message);
@@ -312,9 +312,9 @@ async fn a_commit_of_staged_files_lists_the_unstaged_ones() {
         fs::write(fixture.path(&format!("new{number:02}")), "x\n").unwrap();
     }
     fs::write(fixture.path("tracked"), "changed\n").unwrap();
-    let asked = fixture.approval_question("sandbox_git_commit", args.clone()).await.unwrap_err();
+    let approval = fixture.approval_question("sandbox_git_commit", args.clone()).await.unwrap_err();
     let done = fixture.run("sandbox_git_commit", args).await.error.unwrap();
-    for fault in [asked, done] {
+    for fault in [approval, done] {
         assert_eq!(fault.kind, ToolErrorKind::NothingToCommit);
         for part in
             ["nothing is staged", "untracked: new00, ", "new09 and 2 more", "changed: tracked", "`paths`", "`all`"]

@@ -120,7 +120,7 @@ fn describe(effect: &Effect) -> String {
         Effect::Refuse(ticket, refusal) => format!("refuse {} {refusal:?}", ticket.0),
         Effect::Accept(ticket) => format!("accepted {}", ticket.0),
         Effect::PersistAdmission(ticket, _) => format!("keep {}", ticket.0),
-        Effect::Run(ticket) => format!("run {}", ticket.0),
+        Effect::Run { ticket, .. } => format!("run {}", ticket.0),
         Effect::Abandon(ticket) => format!("abandon {}", ticket.0),
         Effect::PersistOutcome(ticket, settled) => {
             format!("settle {} {}", ticket.0, describe_outcome(&settled.outcome))

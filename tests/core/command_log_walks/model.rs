@@ -166,7 +166,8 @@ impl Model {
                 }
             }
             Input::AdmissionFailed(ticket) => {
-                if let Some(at) = self.active(*ticket).filter(|at| self.cmds[*at].phase == Phase::Waiting) {
+                let unpersisted = |at: &usize| self.cmds[*at].phase == Phase::Waiting && !self.cmds[*at].persisted;
+                if let Some(at) = self.active(*ticket).filter(unpersisted) {
                     self.evictable_row = self.cmds[at].row;
                     self.forget_active(at);
                     self.cmds[at].failure = Some(CommandError::NotPersisted);
@@ -174,7 +175,11 @@ impl Model {
             }
             Input::SessionDeleted(session) => self.delete_session(session),
             Input::ShuttingDown => self.shutting_down = true,
-            Input::Finished(..) | Input::OutcomePersisted(_) | Input::OutcomeFailed(_) | Input::Deadline => {}
+            Input::Finished(..)
+            | Input::FinishedWithEffect(..)
+            | Input::OutcomePersisted(_)
+            | Input::OutcomeFailed(_)
+            | Input::Deadline => {}
         }
         for effect in rest {
             self.check_effect(input, effect);
@@ -283,7 +288,7 @@ impl Model {
             persistence: keeping.unwrap_or(submission.persistence),
             limit: submission.time_limit,
             phase: Phase::Waiting,
-            persisted: submission.persistence == Persistence::Relaxed || !remembered,
+            persisted: submission.persistence != Persistence::Durable || !remembered,
             remembered,
             dependencies: awaits,
             duplicate_of: leader,
@@ -336,13 +341,20 @@ impl Model {
         match effect {
             Effect::PersistAdmission(ticket, record) => {
                 let at = self.active(*ticket).expect("it is under way");
-                assert!(
-                    !self.cmds[at].persisted && self.cmds[at].failure.is_none() && self.cmds[at].duplicate_of.is_none()
-                );
+                let waits = self.cmds[at].persistence == Persistence::WithEffect
+                    && self.cmds[at].remembered
+                    && self.cmds[at].phase == Phase::Waiting;
+                assert!(!self.cmds[at].persisted || waits, "{:?}", self.cmds[at]);
+                assert!(self.cmds[at].failure.is_none() && self.cmds[at].duplicate_of.is_none());
                 self.check_record(at, record);
             }
-            Effect::Run(ticket) => {
+            Effect::Run { ticket, record } => {
                 let at = self.active(*ticket).expect("it is under way");
+                let with_effect = self.cmds[at].remembered && self.cmds[at].persistence == Persistence::WithEffect;
+                assert_eq!(record.is_some(), with_effect, "{:?}", self.cmds[at]);
+                if let Some(record) = record {
+                    self.check_record(at, record);
+                }
                 assert!(self.may_run(at), "{:?} must not run", self.cmds[at]);
                 self.cmds[at].phase = Phase::Running;
                 self.cmds[at].started = Some(self.now);
@@ -356,7 +368,8 @@ impl Model {
             }
             Effect::PersistOutcome(ticket, settlement) => {
                 let at = self.active(*ticket).expect("it is under way");
-                assert_eq!(self.cmds[at].persistence, Persistence::Durable);
+                assert!(matches!(self.cmds[at].persistence, Persistence::Durable | Persistence::WithEffect));
+                assert!(!matches!(input, Input::FinishedWithEffect(own, _) if own == ticket), "it is stored");
                 self.check_settled(input, at, settlement);
             }
             Effect::PersistOutcomeLater(settlement) => {
@@ -398,7 +411,9 @@ impl Model {
         let failed = |fault: &CommandError| CommandOutcome::failed(format_error(fault));
         let reason = match (cmd.phase, &cmd.failure, cmd.duplicate_of) {
             (Phase::Running, ..) => match input {
-                Input::Finished(ticket, reported) => Some(*ticket) == cmd.ticket && reported == outcome,
+                Input::Finished(ticket, reported) | Input::FinishedWithEffect(ticket, reported) => {
+                    Some(*ticket) == cmd.ticket && reported == outcome
+                }
                 Input::Deadline => {
                     let (name, kind) = (Arc::clone(&cmd.name), cmd.kind.clone().into());
                     let fault = CommandError::TimedOut { name, kind, millis: cmd.limit.unwrap_or(0) };
@@ -440,21 +455,31 @@ impl Model {
     /// The sender of a command gets its outcome.
     fn check_finished(&mut self, input: &Input, ticket: Ticket, outcome: &CommandOutcome, replayed: bool) {
         let at = self.active(ticket).expect("it is under way");
-        if !self.cmds[at].remembered && !matches!(self.cmds[at].phase, Phase::Ended { .. }) {
+        let committed = matches!(input, Input::FinishedWithEffect(own, _) if *own == ticket);
+        let unwritten = !self.cmds[at].remembered || self.cmds[at].persistence == Persistence::Cached || committed;
+        if unwritten && !matches!(self.cmds[at].phase, Phase::Ended { .. }) {
             self.check_outcome(input, at, outcome);
         }
         let cmd = &self.cmds[at];
         assert!(matches!(cmd.phase, Phase::Ended { .. }), "{cmd:?} is told before it is written");
         assert_eq!(cmd.outcome.as_ref(), Some(outcome));
         assert_eq!(replayed, cmd.duplicate_of.is_some());
-        if cmd.remembered && cmd.persistence == Persistence::Durable {
-            let told = matches!(input, Input::OutcomePersisted(own) | Input::OutcomeFailed(own) if *own == ticket);
-            assert!(told, "{cmd:?} is told before it is written");
+        let waits = matches!(cmd.persistence, Persistence::Durable | Persistence::WithEffect) && !committed;
+        if cmd.remembered && waits {
+            let reported = matches!(input, Input::OutcomePersisted(own) | Input::OutcomeFailed(own) if *own == ticket);
+            assert!(reported, "{cmd:?} is told before it is written");
         }
         self.replayed += u64::from(replayed);
         self.cmds[at].phase = if self.cmds[at].remembered { Phase::Finished } else { Phase::Gone };
         if self.cmds[at].remembered {
             self.finished.push(at);
+        }
+        // A cached outcome has no row to delete.
+        while self.finished.len() > self.limits.outcomes
+            && self.cmds[self.finished[0]].persistence == Persistence::Cached
+        {
+            let oldest = self.finished.remove(0);
+            self.cmds[oldest].phase = Phase::Gone;
         }
     }
 
@@ -476,12 +501,8 @@ impl Model {
                 }
             }
             if matches!(self.cmds[at].phase, Phase::Ended { .. }) {
-                assert_eq!(
-                    self.cmds[at].persistence,
-                    Persistence::Durable,
-                    "nothing is in its way: {:?}",
-                    self.cmds[at]
-                );
+                let waits = matches!(self.cmds[at].persistence, Persistence::Durable | Persistence::WithEffect);
+                assert!(waits, "nothing is in its way: {:?}", self.cmds[at]);
             }
         }
         assert!(self.finished.len() <= self.limits.outcomes);

@@ -21,6 +21,8 @@ pub(crate) struct Fixture {
     pub(crate) policy_comment: Option<String>,
     /// The form of the next gate.
     pub(crate) form: Option<Json>,
+    /// The only participants that vote on the next standing gate.
+    pub(crate) eligible: Option<std::collections::BTreeSet<pushd::kernel::id::ParticipantId>>,
     /// The started user commands.
     pub(crate) user_commands: Vec<String>,
     /// The rules that were remembered for the repository.
@@ -31,7 +33,14 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn open() -> Self {
-        let mut fixture = Self {
+        let mut fixture = Self::new();
+        fixture.send(Command::Open(Box::default())).unwrap();
+        fixture
+    }
+
+    /// Creates a session without events.
+    pub(crate) fn new() -> Self {
+        Self {
             session: Session::new(Limits::default()),
             now: Now(1),
             kinds: Vec::new(),
@@ -46,12 +55,11 @@ impl Fixture {
             denial_effect: DenialEffect::EndRun,
             policy_comment: None,
             form: None,
+            eligible: None,
             user_commands: Vec::new(),
             remembered_rules: Vec::new(),
             granted_rules: Vec::new(),
-        };
-        fixture.send(Command::Open(Box::default())).unwrap();
-        fixture
+        }
     }
 
     pub(crate) fn send(&mut self, command: Command) -> Reply {
@@ -59,7 +67,7 @@ impl Fixture {
     }
 
     pub(crate) fn send_as(&mut self, source: &str, command: Command) -> Reply {
-        let caller = Caller { id: ParticipantId(1), source: source.into(), rights: Rights::ALL };
+        let caller = Caller::owner(ConnectionId(1), source.into());
         self.apply(Input::Command { ticket: Ticket(0), caller, command, if_version: None }).expect("an answer")
     }
 
@@ -138,16 +146,18 @@ impl Fixture {
         self.gate = GateId::new(format!("gate-{}", self.last_id));
         let ask = needed.map(|needed| GateRequest {
             gate: self.gate.clone(),
-            kind: "exec".into(),
+            subject: match self.form.clone() {
+                Some(form) => RequestSubject::Form { kind: "exec".into(), form },
+                None => RequestSubject::ToolCall { kind: "exec".into() },
+            },
             title: "t".into(),
             summary: "s".into(),
             details: Json::new("{}"),
             choices: Vec::new(),
-            quorum: needed,
+            quorum: Quorum::Any(needed),
             grant_rule: self.remember.clone(),
             digest: Some("digest".into()),
             on_denial: self.denial_effect,
-            form: self.form.clone(),
             timeout_millis: None,
             policy_comment: self.policy_comment.clone(),
         });
@@ -163,16 +173,15 @@ impl Fixture {
         self.gate = GateId::new(format!("gate-{}", self.last_id));
         let ask = Some(GateRequest {
             gate: self.gate.clone(),
-            kind: gate::BUDGET.into(),
+            subject: RequestSubject::Budget(BudgetResource::Turns),
             title: "t".into(),
             summary: "s".into(),
             details: Json::new("{\"limit\":2,\"of\":\"turns\"}"),
             choices: gate::budget_choices(),
-            quorum: 1,
+            quorum: Quorum::Any(1),
             grant_rule: None,
             digest: None,
             on_denial: DenialEffect::EndRun,
-            form: None,
             timeout_millis: None,
             policy_comment: None,
         });
@@ -193,20 +202,30 @@ impl Fixture {
             exit_code: Some(exit_code),
             text: String::new(),
             error: None,
+            diff: None,
         })));
     }
 
     /// Votes with a reason and a scope.
     pub(crate) fn vote_with(&mut self, decision: Decision, comment: Option<&str>, lasting: ApprovalScope) -> Reply {
         let (gate, comment) = (self.gate.clone(), comment.map(str::to_owned));
-        let vote = GateVote { gate, run: None, decision, choice: None, comment, scope: lasting, answer: None };
+        let vote =
+            GateVote { gate, run: None, decision, choice: None, comment, scope: lasting, rule: None, answer: None };
         self.send_as("ann", Command::Decide(Box::new(vote)))
     }
 
     pub(crate) fn vote(&mut self, who: &str, decision: Decision, choice: Option<&str>) -> Reply {
         let (gate, choice) = (self.gate.clone(), choice.map(str::to_owned));
-        let vote =
-            GateVote { gate, run: None, decision, choice, comment: None, scope: ApprovalScope::Once, answer: None };
+        let vote = GateVote {
+            gate,
+            run: None,
+            decision,
+            choice,
+            comment: None,
+            scope: ApprovalScope::Once,
+            rule: None,
+            answer: None,
+        };
         self.send_as(who, Command::Decide(Box::new(vote)))
     }
 
@@ -229,7 +248,7 @@ impl Fixture {
 
     pub(crate) fn run_end(&self) -> (RunOutcome, u8) {
         self.last(|kind| match kind {
-            EventKind::RunEnded(report) => Some((report.outcome, report.exit_code)),
+            EventKind::Run(RunEvent::Ended(report)) => Some((report.outcome, report.exit_code)),
             _ => None,
         })
     }

@@ -4,7 +4,8 @@ use super::*;
 use pushd::kernel::command::UserCommand;
 use pushd::kernel::effect::{CompactionReport, UserCommandReport};
 use pushd::kernel::event::{
-    Adjustment, Branch, Compaction, CompactionFailure, CompactionReason, Opening, OutputStream, Retry,
+    Adjustment, Branch, Compaction, CompactionFailure, CompactionReason, ContextEvent, Opening, OutputStream, Retry,
+    RunEvent, ToolEvent,
 };
 use pushd::kernel::import::{Import, ImportedPart, ImportedRun, Provenance};
 
@@ -30,7 +31,7 @@ fn a_change_increments_the_version_and_a_read_or_duplicate_does_not() {
 #[test]
 fn a_command_with_a_stale_version_changes_nothing() {
     let mut fixture = Fixture::open();
-    let caller = Caller { id: ParticipantId(1), source: "owner".into(), rights: Rights::ALL };
+    let caller = Caller::owner(ConnectionId(1), "owner".into());
     let mut ask = |command, if_version| {
         let caller = caller.clone();
         let input = Input::Command { ticket: Ticket(0), caller, command, if_version };
@@ -57,7 +58,7 @@ fn a_user_command_runs_during_a_run_and_belongs_to_none() {
     fixture.apply(Input::UserCommandReport { call, report: output });
     let (of_none, last) = (fixture.events.iter().filter(|event| event.run.is_none()).count(), fixture.events.last());
     assert_eq!(of_none, 5, "opened, intended, started, printed, settled");
-    assert!(matches!(last.unwrap().kind, EventKind::CallSettled(_)), "what comes later is not heard");
+    assert!(matches!(last.unwrap().kind, EventKind::Tool(ToolEvent::Settled(_))), "what comes later is not heard");
 }
 
 #[test]
@@ -77,7 +78,9 @@ fn user_commands_are_limited_cancellable_and_never_started_twice() {
     fixture.crash();
     assert!(fixture.user_commands.is_empty() && fixture.session.state().user_commands.is_empty());
     let cut = fixture.last(|kind| match kind {
-        EventKind::CallSettled(settlement) => Some((settlement.outcome, settlement.error.clone().unwrap().message)),
+        EventKind::Tool(ToolEvent::Settled(settlement)) => {
+            Some((settlement.outcome, settlement.error.clone().unwrap().message))
+        }
         _ => None,
     });
     assert_eq!(cut, (ToolOutcome::Aborted, "the daemon stopped before it ended".to_owned()));
@@ -110,7 +113,7 @@ fn a_compaction_starts_only_when_idle_and_defers_messages() {
     assert_eq!(fixture.send(Command::StopCompaction), Ok(Answer::CompactionStopped));
     assert_eq!(fixture.send(Command::StopCompaction), Err(Refusal::NoCompaction));
     let over = fixture.last(|kind| match kind {
-        EventKind::CompactionFailed { failure: ending, message, will_retry: again } => {
+        EventKind::Context(ContextEvent::CompactionFailed { failure: ending, message, will_retry: again }) => {
             Some((*ending, message.clone(), *again))
         }
         _ => None,
@@ -141,12 +144,16 @@ fn retries_and_compactions_end_with_their_run() {
         }
         let run = fixture.events.last().unwrap().run.clone();
         let of_run: Vec<_> = fixture.events.iter().filter(|event| event.run == run).map(|event| &event.kind).collect();
-        let retried = of_run.iter().filter(|kind| matches!(kind, EventKind::RetryEnded { succeeded: false, .. }));
-        let aborted = of_run
-            .iter()
-            .filter(|kind| matches!(kind, EventKind::CompactionFailed { failure: CompactionFailure::Aborted, .. }));
+        let retried =
+            of_run.iter().filter(|kind| matches!(kind, EventKind::Run(RunEvent::RetryEnded { succeeded: false, .. })));
+        let aborted = of_run.iter().filter(|kind| {
+            matches!(
+                kind,
+                EventKind::Context(ContextEvent::CompactionFailed { failure: CompactionFailure::Aborted, .. })
+            )
+        });
         assert_eq!((retried.count(), aborted.count()), (1, 1), "{end}");
-        assert!(matches!(of_run.last(), Some(EventKind::RunEnded(_))), "{end}");
+        assert!(matches!(of_run.last(), Some(EventKind::Run(RunEvent::Ended(_)))), "{end}");
     }
 }
 
@@ -339,6 +346,7 @@ fn settle_user_command(fixture: &mut Fixture, call: &CallId, ending: ToolOutcome
         exit_code: None,
         text: String::new(),
         error: None,
+        diff: None,
     };
     let report = UserCommandReport::Settled(Box::new(settlement));
     fixture.apply(Input::UserCommandReport { call: call.clone(), report });
@@ -347,13 +355,13 @@ fn settle_user_command(fixture: &mut Fixture, call: &CallId, ending: ToolOutcome
 fn answer(fixture: &mut Fixture, decision: Decision, answer: Option<&str>) -> Reply {
     let (gate, answer) = (fixture.gate.clone(), answer.map(Json::new));
     let (choice, comment, lasting) = (None, None, ApprovalScope::Once);
-    let vote = GateVote { gate, run: None, decision, choice, comment, scope: lasting, answer };
+    let vote = GateVote { gate, run: None, decision, choice, comment, scope: lasting, rule: None, answer };
     fixture.send_as("ann", Command::Decide(Box::new(vote)))
 }
 
 fn last_result(fixture: &Fixture) -> (ToolOutcome, String, Option<String>) {
     fixture.last(|kind| match kind {
-        EventKind::CallSettled(settlement) => {
+        EventKind::Tool(ToolEvent::Settled(settlement)) => {
             let fault = settlement.error.as_ref().map(|fault| fault.kind.clone());
             Some((settlement.outcome, settlement.text.clone(), fault))
         }

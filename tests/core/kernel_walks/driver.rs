@@ -83,14 +83,22 @@ impl Walk {
             1 => r#"{"of":"tokens"}"#,
             _ => "{}",
         };
+        let resource = self.random.pick(&BudgetResource::ALL).copied().filter(|_| of_budget);
+        let quorum = self.quorum();
         let ask = (purpose == Purpose::Work && self.random.one_in(2)).then(|| GateRequest {
             gate: GateId::new(format!("gate-{}", self.next_id())),
-            kind: if of_budget { gate::BUDGET } else { "exec" }.into(),
+            subject: match resource {
+                Some(resource) => RequestSubject::Budget(resource),
+                None if self.random.one_in(3) => {
+                    RequestSubject::Form { kind: "ask".into(), form: Json::new("{\"method\":\"input\"}") }
+                }
+                None => RequestSubject::ToolCall { kind: "exec".into() },
+            },
             title: "t".into(),
             summary: "s".into(),
             details: Json::new(details),
             choices: if of_budget { gate::budget_choices() } else { Vec::new() },
-            quorum: 1 + self.random.below(2) as u32,
+            quorum,
             grant_rule: (!of_budget && self.random.one_in(2)).then(|| format!("rule-{}", self.random.below(5))),
             digest: self.random.one_in(2).then(|| format!("digest-{}", self.random.below(9))),
             on_denial: if of_budget || self.random.one_in(2) {
@@ -98,7 +106,6 @@ impl Walk {
             } else {
                 DenialEffect::InformModel
             },
-            form: (!of_budget && self.random.one_in(3)).then(|| Json::new("{\"method\":\"input\"}")),
             timeout_millis: self.random.one_in(3).then_some(7),
             policy_comment: self.random.one_in(2).then(|| "why".into()),
         });
@@ -148,6 +155,7 @@ impl Walk {
             comment: self.random.one_in(2).then(|| "why".to_owned()),
             scope: [ApprovalScope::Once, ApprovalScope::Run, ApprovalScope::Session, ApprovalScope::Always]
                 [if self.random.one_in(2) { 0 } else { self.random.below(4) as usize }],
+            rule: self.random.one_in(4).then(|| "allow: exec".to_owned()),
             answer: self.random.one_in(3).then(|| Json::new("\"blue\"")),
         }
     }
@@ -189,5 +197,6 @@ pub(super) fn call_result(call: CallId, purpose: Purpose, ending: ToolOutcome) -
         exit_code: Some(i32::from(ending == ToolOutcome::Failed)),
         text: String::new(),
         error: None,
+        diff: None,
     }
 }

@@ -173,7 +173,8 @@ impl Walk {
             Input::Command { command, if_version, .. } => {
                 let next = match command {
                     Command::Load => Some(0),
-                    command => command.bumps_version().then_some(version + 1),
+                    Command::OpenFork(fork) => Some(fork.version),
+                    command => command.policy().bumps_version.then_some(version + 1),
                 };
                 let counts = matches!(command, Command::BumpVersion { .. } | Command::Load | Command::Rename { .. });
                 (next, *if_version, counts)
@@ -195,8 +196,8 @@ impl Walk {
         assert!(versions.len() <= 1, "a change counted twice, {what}");
         assert_eq!(now, versions.first().copied().unwrap_or(before.version), "{what}");
         assert!(versions.iter().all(|version| Some(*version) == before.next), "{what}");
-        let Some((reply, told)) = answered else { return };
-        assert_eq!(told, now, "the answer tells another version, {what}");
+        let Some((reply, version)) = answered else { return };
+        assert_eq!(version, now, "the answer tells another version, {what}");
         let stale = before.if_version.filter(|expected| *expected != before.version);
         if let Some(expected) = stale {
             let actual = before.version;

@@ -2,17 +2,18 @@
 
 use pushd::kernel::event::Image;
 use pushd::kernel::id::Json;
-use pushd::protocol::pi::command_policy::{CommandPolicy, Persistence, RateClass, Scheduling, VersionEffect};
+use pushd::protocol::command_policy::{CommandPolicy, Persistence, RateClass, Scheduling};
+use pushd::protocol::intent::{Intent, RequestTag};
+use pushd::protocol::operation::{
+    CommandRequest, ContextInclusion, Delivery, Direction, Operation, Thinking, UiResponse, UserInput,
+};
 use pushd::protocol::pi::decode::{DecodeLimits, decode};
 use pushd::protocol::pi::kind::{Kind, SessionRequirement};
-use pushd::protocol::pi::request::{
-    ContextInclusion, Direction, Request, RequestBody, StreamingBehavior, Thinking, UiResponse, UserInput,
-};
 
 use crate::pi_adapter::pages::validate_command;
 
 /// The fields of commands besides their envelope, with the decoded request.
-pub(crate) fn samples() -> Vec<(Kind, &'static str, RequestBody)> {
+pub(crate) fn samples() -> Vec<(Kind, &'static str, Operation)> {
     let mut samples = plain_commands();
     samples.extend(message_commands());
     samples.extend(answer_commands());
@@ -20,94 +21,94 @@ pub(crate) fn samples() -> Vec<(Kind, &'static str, RequestBody)> {
 }
 
 /// Commands with few or no fields.
-fn plain_commands() -> Vec<(Kind, &'static str, RequestBody)> {
+fn plain_commands() -> Vec<(Kind, &'static str, Operation)> {
     use Kind as K;
     let path = |path: &str| Some(path.to_owned());
     vec![
-        (K::ListSessions, "", RequestBody::ListSessions),
-        (K::CreateSession, "", RequestBody::CreateSession { cwd: None }),
-        (K::CreateSession, r#","cwd":null"#, RequestBody::CreateSession { cwd: None }),
-        (K::CreateSession, r#","cwd":"/w/x y""#, RequestBody::CreateSession { cwd: path("/w/x y") }),
-        (K::CreateSession, r#","cwd":"C:\\w""#, RequestBody::CreateSession { cwd: path("C:\\w") }),
-        (K::DeleteSession, "", RequestBody::DeleteSession),
-        (K::SwitchSession, "", RequestBody::SwitchSession),
-        (K::GetMetrics, "", RequestBody::GetMetrics),
-        (K::HealthCheck, "", RequestBody::HealthCheck),
-        (K::ListStoredSessions, "", RequestBody::ListStoredSessions),
-        (K::LoadSession, r#","sessionPath":"/h/a..b""#, RequestBody::LoadSession { path: "/h/a..b".into() }),
-        (K::GetAvailableModels, "", RequestBody::GetAvailableModels),
-        (K::GetCommands, "", RequestBody::GetCommands),
-        (K::GetSkills, "", RequestBody::GetSkills),
-        (K::GetTools, "", RequestBody::GetTools),
-        (K::ListSessionFiles, "", RequestBody::ListSessionFiles),
-        (K::Abort, "", RequestBody::Abort),
-        (K::GetState, "", RequestBody::GetState),
-        (K::GetMessages, "", RequestBody::GetMessages),
-        (K::CycleModel, "", RequestBody::CycleModel { direction: Direction::Forward }),
-        (K::CycleModel, r#","direction":"forward""#, RequestBody::CycleModel { direction: Direction::Forward }),
-        (K::CycleModel, r#","direction":"backward""#, RequestBody::CycleModel { direction: Direction::Backward }),
+        (K::ListSessions, "", Operation::ListSessions),
+        (K::CreateSession, "", Operation::CreateSession { cwd: None }),
+        (K::CreateSession, r#","cwd":null"#, Operation::CreateSession { cwd: None }),
+        (K::CreateSession, r#","cwd":"/w/x y""#, Operation::CreateSession { cwd: path("/w/x y") }),
+        (K::CreateSession, r#","cwd":"C:\\w""#, Operation::CreateSession { cwd: path("C:\\w") }),
+        (K::DeleteSession, "", Operation::UnloadSession),
+        (K::SwitchSession, "", Operation::Subscribe),
+        (K::GetMetrics, "", Operation::Metrics),
+        (K::HealthCheck, "", Operation::Health),
+        (K::ListStoredSessions, "", Operation::ListStoredSessions),
+        (K::LoadSession, r#","sessionPath":"/h/a..b""#, Operation::LoadSession { path: "/h/a..b".into() }),
+        (K::GetAvailableModels, "", Operation::ListModels),
+        (K::GetCommands, "", Operation::ListSlashCommands),
+        (K::GetSkills, "", Operation::ListSkills),
+        (K::GetTools, "", Operation::ListTools),
+        (K::ListSessionFiles, "", Operation::ListSessionFiles),
+        (K::Abort, "", Operation::Cancel),
+        (K::GetState, "", Operation::Describe),
+        (K::GetMessages, "", Operation::Messages),
+        (K::CycleModel, "", Operation::CycleModel { direction: Direction::Forward }),
+        (K::CycleModel, r#","direction":"forward""#, Operation::CycleModel { direction: Direction::Forward }),
+        (K::CycleModel, r#","direction":"backward""#, Operation::CycleModel { direction: Direction::Backward }),
         (
             K::SetModel,
             r#","provider":"p","modelId":"m/1""#,
-            RequestBody::SetModel { provider: "p".into(), model: "m/1".into() },
+            Operation::SetModel { provider: "p".into(), model: "m/1".into() },
         ),
-        (K::SetThinkingLevel, r#","level":"xhigh""#, RequestBody::SetThinkingLevel { level: Thinking::XHigh }),
-        (K::SetThinkingLevel, r#","level":"none""#, RequestBody::SetThinkingLevel { level: Thinking::Off }),
-        (K::CycleThinkingLevel, "", RequestBody::CycleThinkingLevel),
-        (K::SetSessionName, r#","name":"ü""#, RequestBody::SetSessionName { name: "ü".into() }),
-        (K::Compact, "", RequestBody::Compact { instructions: None }),
-        (K::Compact, r#","customInstructions":" ""#, RequestBody::Compact { instructions: None }),
-        (K::Compact, r#","customInstructions":"code""#, RequestBody::Compact { instructions: path("code") }),
-        (K::AbortCompaction, "", RequestBody::AbortCompaction),
-        (K::SetAutoCompaction, r#","enabled":true"#, RequestBody::SetAutoCompaction { enabled: true }),
-        (K::SetAutoRetry, r#","enabled":false"#, RequestBody::SetAutoRetry { enabled: false }),
-        (K::AbortRetry, "", RequestBody::AbortRetry),
-        (K::AbortBash, "", RequestBody::AbortBash),
-        (K::GetSessionStats, "", RequestBody::GetSessionStats),
-        (K::ExportHtml, "", RequestBody::ExportHtml { path: None }),
-        (K::ExportHtml, r#","outputPath":"out.html""#, RequestBody::ExportHtml { path: path("out.html") }),
-        (K::NewSession, "", RequestBody::NewSession { parent: None }),
-        (K::NewSession, r#","parentSession":"sess_1""#, RequestBody::NewSession { parent: path("sess_1") }),
-        (K::SwitchSessionFile, r#","sessionPath":"/f""#, RequestBody::SwitchSessionFile { path: "/f".into() }),
-        (K::Fork, r#","entryId":"00000001""#, RequestBody::Fork { entry: "00000001".into() }),
-        (K::GetForkMessages, "", RequestBody::GetForkMessages),
-        (K::GetLastAssistantText, "", RequestBody::GetLastAssistantText),
-        (K::GetContextUsage, "", RequestBody::GetContextUsage),
+        (K::SetThinkingLevel, r#","level":"xhigh""#, Operation::SetThinking { level: Thinking::XHigh }),
+        (K::SetThinkingLevel, r#","level":"none""#, Operation::SetThinking { level: Thinking::Off }),
+        (K::CycleThinkingLevel, "", Operation::CycleThinking),
+        (K::SetSessionName, r#","name":"ü""#, Operation::Rename { name: "ü".into() }),
+        (K::Compact, "", Operation::Compact { instructions: None }),
+        (K::Compact, r#","customInstructions":" ""#, Operation::Compact { instructions: None }),
+        (K::Compact, r#","customInstructions":"code""#, Operation::Compact { instructions: path("code") }),
+        (K::AbortCompaction, "", Operation::StopCompaction),
+        (K::SetAutoCompaction, r#","enabled":true"#, Operation::SetAutoCompaction { enabled: true }),
+        (K::SetAutoRetry, r#","enabled":false"#, Operation::SetAutoRetry { enabled: false }),
+        (K::AbortRetry, "", Operation::StopRetry),
+        (K::AbortBash, "", Operation::StopShell),
+        (K::GetSessionStats, "", Operation::Statistics),
+        (K::ExportHtml, "", Operation::Export { path: None }),
+        (K::ExportHtml, r#","outputPath":"out.html""#, Operation::Export { path: path("out.html") }),
+        (K::NewSession, "", Operation::NewConversation { parent: None }),
+        (K::NewSession, r#","parentSession":"sess_1""#, Operation::NewConversation { parent: path("sess_1") }),
+        (K::SwitchSessionFile, r#","sessionPath":"/f""#, Operation::SwitchFile { path: "/f".into() }),
+        (K::Fork, r#","entryId":"00000001""#, Operation::Fork { entry: "00000001".into() }),
+        (K::GetForkMessages, "", Operation::ForkMessages),
+        (K::GetLastAssistantText, "", Operation::LastText),
+        (K::GetContextUsage, "", Operation::ContextUsage),
     ]
 }
 
 /// Commands with messages.
-fn message_commands() -> Vec<(Kind, &'static str, RequestBody)> {
+fn message_commands() -> Vec<(Kind, &'static str, Operation)> {
     use Kind as K;
     let input = |message: &str, images: &[(&str, &str)]| {
         let picture = |(mime, data): &(&str, &str)| Image { mime: (*mime).into(), data: (*data).into() };
         Box::new(UserInput { message: message.into(), images: images.iter().map(picture).collect() })
     };
-    let prompt = |text, streaming| RequestBody::Prompt { input: text, streaming_behavior: streaming };
-    let bash = |context| RequestBody::Bash { command: "ls".into(), context };
+    let prompt = |text, streaming| Operation::Prompt { input: text, during_run: streaming };
+    let bash = |context| Operation::RunShell { command: "ls".into(), context };
     vec![
         (K::Prompt, r#","message":"hi""#, prompt(input("hi", &[]), None)),
         (
             K::Prompt,
             r#","message":"hi","images":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"streamingBehavior":"steer""#,
-            prompt(input("hi", &[("image/png", "aGk=")]), Some(StreamingBehavior::Steer)),
+            prompt(input("hi", &[("image/png", "aGk=")]), Some(Delivery::Steer)),
         ),
         (
             K::Prompt,
             r#","message":"hi","images":null,"streamingBehavior":"followUp""#,
-            prompt(input("hi", &[]), Some(StreamingBehavior::FollowUp)),
+            prompt(input("hi", &[]), Some(Delivery::Queue)),
         ),
-        (K::Steer, r#","message":"no""#, RequestBody::Steer(input("no", &[]))),
+        (K::Steer, r#","message":"no""#, Operation::Steer(input("no", &[]))),
         (
             K::Steer,
             r#","message":"no","images":[{"type":"image","source":{"type":"base64","mediaType":"image/jpeg","data":"AAAA"}}]"#,
-            RequestBody::Steer(input("no", &[("image/jpeg", "AAAA")])),
+            Operation::Steer(input("no", &[("image/jpeg", "AAAA")])),
         ),
-        (K::FollowUp, r#","message":"then""#, RequestBody::FollowUp(input("then", &[]))),
+        (K::FollowUp, r#","message":"then""#, Operation::Queue(input("then", &[]))),
         (
             K::FollowUp,
             r#","message":"then","images":[{"data":"data:image/gif;base64,AA==","mimeType":"image/gif"}]"#,
-            RequestBody::FollowUp(input("then", &[("image/gif", "AA==")])),
+            Operation::Queue(input("then", &[("image/gif", "AA==")])),
         ),
         (K::Bash, r#","command":"ls""#, bash(ContextInclusion::Included)),
         (K::Bash, r#","command":"ls","excludeFromContext":false"#, bash(ContextInclusion::Included)),
@@ -116,8 +117,8 @@ fn message_commands() -> Vec<(Kind, &'static str, RequestBody)> {
 }
 
 /// Answers to questions.
-fn answer_commands() -> Vec<(Kind, &'static str, RequestBody)> {
-    let answer = |response| RequestBody::ExtensionUiResponse { request: "r".into(), response: Box::new(response) };
+fn answer_commands() -> Vec<(Kind, &'static str, Operation)> {
+    let answer = |response| Operation::Answer { request: "r".into(), response: Box::new(response) };
     [
         (r#","requestId":"r","response":{"method":"select","value":"A"}"#, UiResponse::Select { value: "A".into() }),
         (
@@ -142,27 +143,27 @@ fn answer_commands() -> Vec<(Kind, &'static str, RequestBody)> {
 
 #[test]
 fn every_command_is_valid_and_decoded_in_its_shortest_and_longest_form() {
-    for (kind, fields, body) in samples() {
-        assert_eq!(body.kind(), kind);
+    for (kind, fields, operation) in samples() {
         let session =
             if kind.session_requirement() == SessionRequirement::Required { r#","sessionId":"s""# } else { "" };
         let small = format!(r#"{{"type":"{}"{session}{fields}}}"#, kind.name());
-        let request = read(&small);
-        assert_eq!(request.body, body, "{small}");
-        assert_eq!((request.id, request.idempotency_key, request.depends_on), (None, None, vec![]), "{small}");
-        assert_eq!(request.session.is_some(), !session.is_empty());
+        let (tag, request) = read(&small);
+        assert_eq!(request.operation, operation, "{small}");
+        assert_eq!((tag.request_id, request.idempotency_key, request.depends_on), (None, None, vec![]), "{small}");
+        assert_eq!(tag.session.is_some(), !session.is_empty());
 
         let full = format!(
             r#"{{"type":"{}"{fields},"sessionId":"s","id":"c","dependsOn":["a","b"],"ifSessionVersion":7,"idempotencyKey":"k","more":[1]}}"#,
             kind.name()
         );
-        let request = read(&full);
-        assert_eq!((&request.body, request.kind), (&body, kind), "{full}");
-        assert_eq!(request.id.as_deref(), Some("c"));
-        assert_eq!(request.session.as_ref().map(ToString::to_string).as_deref(), Some("s"));
+        let (tag, request) = read(&full);
+        assert_eq!((&request.operation, tag.kind_name.as_str()), (&operation, kind.name()), "{full}");
+        assert_eq!(tag.request_id.as_deref(), Some("c"));
+        assert_eq!(tag.session.as_ref().map(ToString::to_string).as_deref(), Some("s"));
         assert_eq!(request.depends_on, ["a", "b"]);
-        assert_eq!(request.if_session_version, Some(7));
+        assert_eq!(request.if_version, Some(7));
         assert_eq!(request.idempotency_key.as_deref(), Some("k"));
+        assert_eq!(request.policy, kind.policy());
     }
 }
 
@@ -181,13 +182,13 @@ fn the_samples_contain_every_command_and_names_are_unique() {
 #[test]
 fn a_field_that_is_null_counts_as_absent() {
     let line = r#"{"type":"prompt","sessionId":"s","message":"hi","id":null,"dependsOn":null,"ifSessionVersion":null,"idempotencyKey":null,"images":null,"streamingBehavior":null}"#;
-    let request = read(line);
-    assert_eq!((request.id, request.idempotency_key, request.if_session_version), (None, None, None));
+    let (tag, request) = read(line);
+    assert_eq!((tag.request_id, request.idempotency_key, request.if_version), (None, None, None));
 }
 
 #[test]
 fn the_fingerprint_of_a_command_ignores_ids_and_field_order() {
-    let canonical = |line: &str| read(line).canonical;
+    let canonical = |line: &str| read(line).1.canonical;
     let first = canonical(
         r#"{"id":"a","type":"extension_ui_response","sessionId":"s","requestId":"r","response":{"method":"interview","responses":{"b":1,"a":{"z":[{"y":1,"x":2}]}}}}"#,
     );
@@ -225,13 +226,7 @@ fn the_properties_of_commands_are_those_of_the_protocol() {
     let slow = named("bash compact");
     let unlimited = named("create_session delete_session load_session set_session_name export_html");
     for kind in Kind::ALL {
-        let CommandPolicy {
-            scheduling: order,
-            time_limit,
-            persistence: keeping,
-            version_effect: versioning,
-            rate_class: counting,
-        } = kind.policy();
+        let CommandPolicy { scheduling: order, time_limit, persistence: keeping, rate_class: counting } = kind.policy();
         let controls = short.contains(kind) || *kind == Kind::DeleteSession;
         assert_eq!(counting == RateClass::Control, controls, "{kind:?}");
         let expected = if reads.contains(kind) {
@@ -245,24 +240,23 @@ fn the_properties_of_commands_are_those_of_the_protocol() {
         };
         assert_eq!(order, expected, "{kind:?}");
         // Commands that stop or answer something do not wait for the disk.
-        let light = reads.contains(kind) || short.contains(kind);
-        assert_eq!(keeping == Persistence::Relaxed, light, "{kind:?}");
-        assert_eq!(versioning == VersionEffect::Unchanged, reads.contains(kind), "{kind:?}");
+        assert_eq!(keeping == Persistence::Relaxed, short.contains(kind), "{kind:?}");
+        // What only reads is not stored.
+        assert_eq!(keeping == Persistence::Cached, reads.contains(kind), "{kind:?}");
         if reads.contains(kind) || short.contains(kind) {
             assert_eq!(time_limit, Some(30_000), "{kind:?}");
         }
         assert_eq!(time_limit == Some(300_000), long.contains(kind), "{kind:?}");
         assert_eq!(time_limit.is_none(), unlimited.contains(kind), "{kind:?}");
     }
-    assert_eq!(Kind::CreateSession.policy().version_effect, VersionEffect::Created);
-    assert_eq!(Kind::LoadSession.policy().version_effect, VersionEffect::Created);
-    assert_eq!(Kind::DeleteSession.policy().version_effect, VersionEffect::Removed);
-    assert_eq!(Kind::ExportHtml.policy().version_effect, VersionEffect::Incremented);
 }
 
-fn read(line: &str) -> Request {
+fn read(line: &str) -> (RequestTag, CommandRequest) {
     if let Err(problems) = validate_command(line) {
         panic!("not valid: {line}\n{}", problems.join("\n"));
     }
-    decode(line.as_bytes(), &DecodeLimits::default()).unwrap_or_else(|problem| panic!("{line}: {problem:?}"))
+    let request = decode(line.as_bytes(), &DecodeLimits::default());
+    let request = request.unwrap_or_else(|problem| panic!("{line}: {problem:?}"));
+    let Intent::Command(command) = request.intent else { panic!("{line}: not a command") };
+    (request.tag, *command)
 }

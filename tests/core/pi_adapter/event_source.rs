@@ -3,7 +3,7 @@
 use pushd::kernel::event::Event;
 use pushd::kernel::id::SessionId;
 use pushd::protocol::pi::encode;
-use pushd::protocol::pi::projection::{Projection, SessionEvent};
+use pushd::protocol::pi::projection::{PiEvent, Projection};
 use pushd::record::decode_event;
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ pub(crate) fn projection(lines: &[&str]) -> (Projection, Vec<Value>) {
 }
 
 /// Parses a projected event, and checks that its line is valid.
-pub(crate) fn read(event: &SessionEvent) -> Value {
+pub(crate) fn read(event: &PiEvent) -> Value {
     let line = encode::event(&SessionId::from("s"), event);
     check_line(&line);
     let line: Value = serde_json::from_slice(&line).unwrap();

@@ -1,7 +1,8 @@
 //! The HTML export of a conversation: complete, and safe for any text.
 
 use pushd::kernel::time::Now;
-use pushd::protocol::pi::projection::{Heading, Projection, export_html};
+use pushd::protocol::command_protocol::Heading;
+use pushd::protocol::pi::projection::{Projection, export_html};
 use serde_json::json;
 
 use crate::pi_adapter::event_source::EventSource;

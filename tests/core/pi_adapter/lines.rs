@@ -2,13 +2,16 @@
 
 use pushd::kernel::id::SessionId;
 use pushd::kernel::time::Now;
-use pushd::protocol::pi::encode::{
-    self, BashCircuit, BashResult, Circuit, CommandLifecycle, CommandRow, ContextUsage, Data, FileRow, Health,
-    LifecycleStage, Metrics, ModelCost, ModelRow, Response, SessionInfo, SkillRow, Stats, StoredSession, ToolRow,
+use pushd::protocol::command_protocol::{CommandLifecycle, CommandResponse, LifecycleStage};
+use pushd::protocol::operation::Thinking;
+use pushd::protocol::operation_result::{
+    CommandRow, CommandSource, ContextUsage, FileRow, Health, ModelCost, ModelRow, OperationResult, ServiceMetrics,
+    SessionInfo, ShellCircuits, ShellResult, StoredSession, ToolRow,
 };
+use pushd::protocol::pi::encode::{self, Data};
 use pushd::protocol::pi::kind::Kind;
-use pushd::protocol::pi::projection::{ForkMessage, Summary};
-use pushd::protocol::pi::request::Thinking;
+use pushd::protocol::pi::projection::{ForkMessage, Stats, Summary};
+use pushd::protocol::reply::CircuitRow;
 
 use crate::pi_adapter::pages::{FILES, check_line, validate_line};
 
@@ -27,7 +30,7 @@ fn lines_of_the_server_are_encoded_exactly() {
         (encode::server_shutdown("forced", None), r#"{"type":"server_shutdown","data":{"reason":"forced"}}"#),
         (encode::session_deleted(&session), r#"{"type":"session_deleted","data":{"sessionId":"s"}}"#),
         (
-            encode::session_created(&session, &info(None)),
+            encode::session_created(&info(None)),
             r#"{"type":"session_created","data":{"sessionId":"s","sessionInfo":{"createdAt":"2026-02-28T10:00:00.000Z","isStreaming":false,"messageCount":42,"sessionId":"s","thinkingLevel":"off"}}}"#,
         ),
     ] {
@@ -85,7 +88,7 @@ fn lifecycle_events_are_encoded_exactly() {
 
 #[test]
 fn a_response_contains_only_the_fields_that_it_needs() {
-    let plain = Response {
+    let plain = CommandResponse {
         id: None,
         command: "prompt",
         success: true,
@@ -97,15 +100,15 @@ fn a_response_contains_only_the_fields_that_it_needs() {
     for (response, spelled) in [
         (plain, r#"{"type":"response","command":"prompt","success":true}"#),
         (
-            Response { id: Some("c\n"), session_version: Some(7), replayed: true, ..plain },
+            CommandResponse { id: Some("c\n"), session_version: Some(7), replayed: true, ..plain },
             r#"{"id":"c\n","type":"response","command":"prompt","success":true,"sessionVersion":7,"replayed":true}"#,
         ),
         (
-            Response { success: false, body: "Command 'x' timed out after 1ms", timed_out: true, ..plain },
+            CommandResponse { success: false, body: "Command 'x' timed out after 1ms", timed_out: true, ..plain },
             r#"{"type":"response","command":"prompt","success":false,"error":"Command 'x' timed out after 1ms","timedOut":true}"#,
         ),
         (
-            Response { command: "cycle_model", body: "null", ..plain },
+            CommandResponse { command: "cycle_model", body: "null", ..plain },
             r#"{"type":"response","command":"cycle_model","success":true,"data":null}"#,
         ),
     ] {
@@ -120,7 +123,7 @@ fn the_results_of_all_commands_are_valid() {
     let mut seen = Vec::new();
     for (kind, data) in results() {
         seen.push(kind);
-        check_line(&encode::response(&Response {
+        check_line(&encode::response(&CommandResponse {
             id: Some("c"),
             command: kind.name(),
             success: true,
@@ -179,43 +182,56 @@ fn lines_outside_the_protocol_are_invalid() {
 /// The results of every command, with and without optional fields.
 fn results() -> Vec<(Kind, Data)> {
     use Kind as K;
+    use OperationResult as R;
     let (session, with, without) = (SessionId::from("s"), info(Some(model())), info(None));
-    let mut results = vec![
-        (K::ListSessions, encode::sessions(&[with.clone(), without.clone()])),
-        (K::CreateSession, encode::created(&session, &without)),
-        (K::DeleteSession, encode::deleted()),
-        (K::SwitchSession, encode::switched(&with)),
-        (K::GetMetrics, encode::metrics(&metrics())),
-        (K::HealthCheck, encode::health(&Health::default())),
-        (K::ListStoredSessions, encode::stored_sessions(&[stored(None), stored(Some("n"))])),
-        (K::LoadSession, encode::created(&session, &with)),
-        (K::GetAvailableModels, encode::models(&[model()])),
-        (K::GetCommands, encode::commands(&[command(None), command(Some("x"))])),
-        (K::GetSkills, encode::skills(&[skill()])),
-        (K::GetTools, encode::tools(&[ToolRow { name: "t".into(), description: String::new() }])),
-        (K::ListSessionFiles, encode::files(&[file(None), file(Some(Now(5)))])),
-        (K::GetState, encode::state(&with)),
+    let shell =
+        |exit_code, output: &str, cancelled| R::Shell(ShellResult { exit_code, output: output.into(), cancelled });
+    let usage = |tokens, window| R::ContextUsage(Some(ContextUsage { tokens, window }));
+    let boxed = || Box::new(with.clone());
+    let mut results: Vec<_> = [
+        (K::ListSessions, R::Sessions(vec![with.clone(), without.clone()])),
+        (K::CreateSession, R::Created(Box::new(without))),
+        (K::DeleteSession, R::Unloaded),
+        (K::SwitchSession, R::Subscribed(boxed())),
+        (K::GetMetrics, R::Metrics(Box::new(metrics()))),
+        (K::HealthCheck, R::Health(Health::default())),
+        (K::ListStoredSessions, R::StoredSessions(vec![stored(None), stored(Some("n"))])),
+        (K::LoadSession, R::Created(boxed())),
+        (K::GetAvailableModels, R::Models(vec![model()])),
+        (
+            K::GetCommands,
+            R::SlashCommands(vec![command(None, CommandSource::Template), command(Some("x"), CommandSource::Skill)]),
+        ),
+        (K::GetSkills, R::Skills(vec![command(Some("d"), CommandSource::Skill)])),
+        (K::GetTools, R::Tools(vec![ToolRow { name: "t".into(), description: String::new() }])),
+        (K::ListSessionFiles, R::SessionFiles(vec![file(None), file(Some(Now(5)))])),
+        (K::GetState, R::Described(boxed())),
+        (K::SetModel, R::ModelSet(Box::new(model()))),
+        (K::CycleModel, R::ModelCycled(Some(Box::new((model(), Thinking::High))))),
+        (K::CycleModel, R::ModelCycled(None)),
+        (K::CycleThinkingLevel, R::ThinkingCycled(None)),
+        (K::Bash, shell(Some(-1), "\n", false)),
+        (K::Bash, shell(None, "", true)),
+        (K::ExportHtml, R::Exported("/p".into())),
+        (K::NewSession, R::ChildStarted("sess_child".into())),
+        (K::SwitchSessionFile, R::ConversationSwitched),
+        (K::Fork, R::Forked { text: "again".into(), child: "sess_child".into() }),
+        (K::GetContextUsage, R::ContextUsage(None)),
+        (K::GetContextUsage, usage(None, 9)),
+        (K::GetContextUsage, usage(Some(3), 0)),
+    ]
+    .map(|(kind, result)| (kind, encode::result(&result)))
+    .to_vec();
+    results.extend([
         (K::GetMessages, encode::messages(std::iter::empty())),
-        (K::SetModel, encode::model_set(&model())),
-        (K::CycleModel, encode::cycled_model(Some((&model(), Thinking::High)))),
-        (K::CycleModel, encode::cycled_model(None)),
-        (K::CycleThinkingLevel, encode::cycled_thinking(None)),
         (K::Compact, encode::compaction(&summary())),
-        (K::Bash, encode::bash(&BashResult { exit_code: Some(-1), output: "\n".into(), cancelled: false })),
-        (K::Bash, encode::bash(&BashResult { exit_code: None, output: String::new(), cancelled: true })),
         (K::GetSessionStats, encode::session_stats(&session, Some("/f"), &Stats::default())),
-        (K::ExportHtml, encode::exported("/p")),
-        (K::NewSession, encode::conversation_switched()),
-        (K::SwitchSessionFile, encode::conversation_switched()),
-        (K::Fork, encode::forked("again")),
         (K::GetForkMessages, encode::fork_messages(&[fork_message()])),
         (K::GetLastAssistantText, encode::last_text(None)),
         (K::GetLastAssistantText, encode::last_text(Some("x"))),
-        (K::GetContextUsage, encode::context_usage(None)),
-        (K::GetContextUsage, encode::context_usage(Some(ContextUsage { tokens: None, window: 9 }))),
-        (K::GetContextUsage, encode::context_usage(Some(ContextUsage { tokens: Some(3), window: 0 }))),
-    ];
-    results.extend(Thinking::ALL.map(|level| (K::CycleThinkingLevel, encode::cycled_thinking(Some(level)))));
+    ]);
+    let level = |level| (K::CycleThinkingLevel, encode::result(&R::ThinkingCycled(Some(level))));
+    results.extend(Thinking::ALL.map(level));
     let silent = [
         K::Prompt,
         K::Steer,
@@ -248,17 +264,8 @@ fn info(model: Option<ModelRow>) -> SessionInfo {
 }
 
 fn stored(name: Option<&str>) -> StoredSession {
-    StoredSession {
-        session: "s".into(),
-        name: name.map(Into::into),
-        file: "/f".into(),
-        cwd: "/w".into(),
-        created_at: Now(1),
-        file_exists: true,
-        message_count: 1,
-        model: name.map(|_| model()),
-        thinking: Thinking::Medium,
-    }
+    let info = SessionInfo { name: name.map(Into::into), file: Some("/f".into()), ..info(name.map(|_| model())) };
+    StoredSession { info: SessionInfo { thinking: Thinking::Medium, ..info }, cwd: "/w".into() }
 }
 
 fn model() -> ModelRow {
@@ -266,7 +273,7 @@ fn model() -> ModelRow {
         id: "m".into(),
         name: "M".into(),
         provider: "p".into(),
-        api: "a".into(),
+        provider_kind: "a".into(),
         base_url: String::new(),
         reasoning: true,
         sees_images: false,
@@ -276,13 +283,9 @@ fn model() -> ModelRow {
     }
 }
 
-fn command(description: Option<&str>) -> CommandRow {
-    let some = || description.map(str::to_owned);
-    CommandRow { name: "c".into(), description: some(), source: "template".into(), location: some(), path: some() }
-}
-
-fn skill() -> SkillRow {
-    SkillRow { name: "k".into(), description: "d".into(), file: "/k".into(), source: "user".into() }
+fn command(description: Option<&str>, source: CommandSource) -> CommandRow {
+    let description = description.map(str::to_owned);
+    CommandRow { name: "c".into(), description, source, location: "user".into(), path: "/c".into() }
 }
 
 fn file(modified_at: Option<Now>) -> FileRow {
@@ -297,10 +300,16 @@ fn fork_message() -> ForkMessage {
     ForkMessage { entry_id: "00000001".into(), text: "t".into() }
 }
 
-fn metrics() -> Metrics {
-    let circuit =
-        |state: &str| Circuit { provider: "p".into(), state: state.into(), failures: 1, opened: 2, rejected: 3 };
-    let bash_circuit = BashCircuit { enabled: true, global_state: "closed".into(), ..BashCircuit::default() };
+fn metrics() -> ServiceMetrics {
+    let circuit = |state: &str| CircuitRow {
+        provider: "p".into(),
+        base_url: String::new(),
+        state: state.into(),
+        failures_in_a_row: 1,
+        opened: 2,
+        refused: 3,
+    };
+    let shell_circuits = ShellCircuits { state: "closed".into(), ..ShellCircuits::default() };
     let circuits = ["closed", "open", "half_open"].map(circuit).to_vec();
-    Metrics { circuits, bash_circuit, ..Metrics::default() }
+    ServiceMetrics { circuits, shell_circuits, ..ServiceMetrics::default() }
 }

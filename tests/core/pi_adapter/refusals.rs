@@ -1,8 +1,13 @@
 //! Refused commands with their errors, and the error texts that clients depend on.
 
-use pushd::protocol::pi::decode::{DecodeLimits, MalformedRequest, decode};
+use bytes::Bytes;
+use pushd::kernel::command_log::{AdmissionRefusal, CommandError, MatchedBy};
+use pushd::kernel::refusal::Refusal;
+use pushd::protocol::intent::Malformed;
+use pushd::protocol::operation_result::OperationError;
+use pushd::protocol::pi::decode::{DecodeLimits, decode};
 use pushd::protocol::pi::encode;
-use pushd::protocol::pi::error_text::{self, MatchedBy};
+use pushd::protocol::pi::error_text;
 
 use crate::pi_adapter::pages::{check_line, validate_command};
 
@@ -133,44 +138,44 @@ const METHODS: &str = "response.method: must be one of select, confirm, input, e
 fn an_invalid_command_is_refused_with_its_field_and_by_the_schema() {
     for (line, problem) in WRONG {
         let malformed = refuse(line);
-        assert_eq!(malformed.error, format!("Validation failed: {problem}"), "{line}");
+        assert_eq!(malformed.error.message, format!("Validation failed: {problem}"), "{line}");
         assert!(validate_command(line).is_err(), "the schema allows {line}");
-        check_line(&encode::malformed_response(&malformed));
+        check_line(&response(&malformed));
     }
 }
 
 #[test]
 fn a_refusal_repeats_the_id_and_the_type_where_they_can_be_read() {
     let refused = refuse(r#"{"type":"prompt","id":"c1","sessionId":"s"}"#);
-    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (Some("c1"), "prompt"));
+    assert_eq!((refused.tag.request_id.as_deref(), refused.tag.kind_name.as_str()), (Some("c1"), "prompt"));
     let refused = refuse(r#"{"type":"bogus","id":"c2"}"#);
-    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (Some("c2"), "bogus"));
+    assert_eq!((refused.tag.request_id.as_deref(), refused.tag.kind_name.as_str()), (Some("c2"), "bogus"));
     let refused = refuse(r#"{"id":"c3"}"#);
-    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (Some("c3"), "unknown"));
+    assert_eq!((refused.tag.request_id.as_deref(), refused.tag.kind_name.as_str()), (Some("c3"), "unknown"));
     let refused = refuse(r#"{"type":"get_state","id":5}"#);
-    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (None, "get_state"));
+    assert_eq!((refused.tag.request_id.as_deref(), refused.tag.kind_name.as_str()), (None, "get_state"));
     let long = "x".repeat(257);
     let refused = refuse(&format!(r#"{{"type":"{long}","id":"{long}"}}"#));
-    assert_eq!((refused.id.as_deref(), refused.command.as_str()), (None, "unknown"));
-    assert_eq!(refused.error, "Validation failed: type: must be at most 256 characters, not 257");
+    assert_eq!((refused.tag.request_id.as_deref(), refused.tag.kind_name.as_str()), (None, "unknown"));
+    assert_eq!(refused.error.message, "Validation failed: type: must be at most 256 characters, not 257");
 }
 
 #[test]
 fn a_line_that_is_not_a_command_is_answered_as_unknown() {
     for line in ["", "{", "no", "{\"type\":}", "\u{feff}{}", "{}{}", "{\"type\":\"abort\"} x"] {
         let refused = refuse(line);
-        let answer = encode::malformed_response(&refused);
+        let answer = response(&refused);
         assert_eq!(
             answer,
             r#"{"type":"response","command":"unknown","success":false,"error":"Invalid JSON"}"#.as_bytes(),
             "{line}"
         );
     }
-    assert_eq!(decode(b"\xff\xfe", &DecodeLimits::default()).unwrap_err().error, "Invalid JSON");
+    assert_eq!(decode(b"\xff\xfe", &DecodeLimits::default()).unwrap_err().error.message, "Invalid JSON");
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-    assert_eq!(refuse(&deep).error, "Invalid JSON");
+    assert_eq!(refuse(&deep).error.message, "Invalid JSON");
     for line in ["[]", "null", "7", "\"prompt\"", "true"] {
-        assert_eq!(refuse(line).error, "Validation failed: command: must be a JSON object", "{line}");
+        assert_eq!(refuse(line).error.message, "Validation failed: command: must be a JSON object", "{line}");
     }
 }
 
@@ -216,11 +221,11 @@ fn length_limits_are_exact() {
     ];
     for (fields, problem) in cases {
         let line = format!(r#"{{"sessionId":"s",{fields}}}"#);
-        let found = decode(line.as_bytes(), &limits).err().map(|malformed| malformed.error);
+        let found = decode(line.as_bytes(), &limits).err().map(|malformed| malformed.error.message);
         assert_eq!(found, problem.map(|problem| format!("Validation failed: {problem}")), "{line}");
     }
     let line = r#"{"sessionId":"12345","type":"abort"}"#;
-    let found = decode(line.as_bytes(), &limits).unwrap_err().error;
+    let found = decode(line.as_bytes(), &limits).unwrap_err().error.message;
     assert_eq!(found, "Validation failed: sessionId: must be at most 4 characters, not 5");
 }
 
@@ -234,46 +239,75 @@ fn the_limits_are_those_of_the_protocol() {
 }
 
 #[test]
-fn error_texts_that_clients_depend_on_are_exact() {
-    let conflict = |identity| error_text::conflict(identity, "c", "get_state", "get_messages");
-    for (spelled, sentence) in [
+fn error_texts_of_the_command_log_are_exact() {
+    let conflict = |matched_by| CommandError::Conflict {
+        matched_by,
+        name: "c".into(),
+        earlier: "get_state".into(),
+        requested: "get_messages".into(),
+    };
+    for (error, sentence) in [
         (conflict(MatchedBy::Id), "Conflicting id 'c': previously used for 'get_state', now used for 'get_messages'"),
         (
             conflict(MatchedBy::Key),
             "Conflicting idempotencyKey 'c': previously used for 'get_state', now used for 'get_messages'",
         ),
-        (error_text::version_mismatch(0, 1), "Session version mismatch: expected 0, got 1"),
-        (error_text::no_session_at_version("X", 3), "Session X not found for ifSessionVersion=3"),
-        (error_text::unknown_dependency("x"), "Dependency 'x' is unknown"),
-        (error_text::failed_dependency("x", "why"), "Dependency 'x' failed: why"),
+        (CommandError::UnknownDependency { dependency: "x".into() }, "Dependency 'x' is unknown"),
+        (CommandError::DependencyFailed { dependency: "x".into(), error: "why".into() }, "Dependency 'x' failed: why"),
         (
-            error_text::same_lane_dependency("x"),
+            CommandError::SameLane { dependency: "x".into() },
             "Dependency 'x' is queued in the same lane and cannot be awaited from this command",
         ),
-        (error_text::self_dependency("x"), "Command 'x' cannot depend on itself"),
-        (error_text::unknown_command("bogus"), "Validation failed: type: Unknown command type 'bogus'"),
-        (error_text::session_not_found("X"), "Session X not found"),
-        (error_text::session_exists("X"), "Session X already exists"),
-        (error_text::SESSION_LIMIT.to_owned(), "Session limit reached"),
-        (error_text::timed_out("x", 30_000), "Command 'x' timed out after 30000ms"),
-        (error_text::SHUTTING_DOWN.to_owned(), "Server is shutting down"),
-        (error_text::no_such_request("X"), "No pending UI request with id X"),
-        (error_text::request_settled("X"), "Request X already settled"),
-        (error_text::request_of_other_session("X"), "Session ID mismatch for request X"),
-        (error_text::BUSY.to_owned(), "Server busy - too many concurrent commands. Please retry."),
-        (error_text::INVALID_JSON.to_owned(), "Invalid JSON"),
-        (error_text::INTERRUPTED.to_owned(), "interrupted by restart"),
-        (error_text::CIRCUIT_OPEN.to_owned(), "Circuit breaker open"),
-        (error_text::BASH_CIRCUIT_OPEN.to_owned(), "Bash circuit breaker open"),
-        (error_text::PATH_NOT_ALLOWED.to_owned(), "sessionPath must be under an allowed session directory"),
+        (CommandError::SelfDependency { name: "x".into() }, "Command 'x' cannot depend on itself"),
+        (CommandError::DependencyTimeout { dependency: "x".into(), millis: 1 }, "Dependency 'x' timed out after 1ms"),
+        (
+            CommandError::TimedOut { name: "c".into(), kind: "x".into(), millis: 30_000 },
+            "Command 'x' timed out after 30000ms",
+        ),
+        (CommandError::Interrupted, "interrupted by restart"),
     ] {
-        assert_eq!(spelled, sentence);
+        assert_eq!(error_text::command_error(&error), sentence);
+    }
+    for (refusal, sentence) in [
+        (AdmissionRefusal::Busy { limit: 1 }, "Server busy - too many concurrent commands. Please retry."),
+        (AdmissionRefusal::ShuttingDown, "Server is shutting down"),
+    ] {
+        assert_eq!(error_text::refusal(&refusal), sentence);
     }
 }
 
-fn refuse(line: &str) -> MalformedRequest {
+#[test]
+fn error_texts_of_operations_are_exact() {
+    let missing = |version| OperationError::SessionNotFound { session: "X".into(), version };
+    let request = || "X".to_owned();
+    for (error, sentence) in [
+        (
+            OperationError::Refused(Refusal::Stale { expected: 0, actual: 1 }),
+            "Session version mismatch: expected 0, got 1",
+        ),
+        (missing(Some(3)), "Session X not found for ifSessionVersion=3"),
+        (missing(None), "Session X not found"),
+        (OperationError::SessionExists("X".into()), "Session X already exists"),
+        (OperationError::SessionLimit, "Session limit reached"),
+        (OperationError::UnknownQuestion(request()), "No pending UI request with id X"),
+        (OperationError::QuestionSettled(request()), "Request X already settled"),
+        (OperationError::QuestionOfOtherSession(request()), "Session ID mismatch for request X"),
+        (OperationError::ProviderCircuitOpen, "Circuit breaker open"),
+        (OperationError::ShellCircuitOpen, "Bash circuit breaker open"),
+    ] {
+        assert_eq!(error_text::operation_error(&error), sentence);
+    }
+}
+
+fn refuse(line: &str) -> Malformed {
     match decode(line.as_bytes(), &DecodeLimits::default()) {
-        Err(malformed) => *malformed,
+        Err(malformed) => malformed,
         Ok(request) => panic!("{line} was understood: {request:?}"),
     }
+}
+
+/// The response to a line that is not a command.
+fn response(malformed: &Malformed) -> Bytes {
+    let Malformed { tag, error } = malformed;
+    encode::failure_response(tag.request_id.as_deref(), &tag.kind_name, &error.message)
 }

@@ -1,9 +1,11 @@
 //! Queries on a projection: messages, statistics, forks, summaries, pending questions.
 
+use pushd::kernel::event::Branch;
 use pushd::kernel::id::Seq;
 use pushd::kernel::time::Now;
+use pushd::protocol::command_protocol::{CommandResponse, ForkPoint, SessionProjection};
 use pushd::protocol::pi::encode;
-use pushd::protocol::pi::projection::{ForkPoint, Projection, Role};
+use pushd::protocol::pi::projection::{Projection, Role};
 use serde_json::{Value, json};
 
 use crate::pi_adapter::event_source::{EventSource, projection, read};
@@ -72,7 +74,7 @@ fn a_fork_starts_before_a_message_and_drops_later_ones() {
     let forks = projection.fork_messages();
     let texts: Vec<_> = forks.iter().map(|fork| (fork.entry_id.as_str(), fork.text.as_str())).collect();
     assert_eq!(texts, [("00000002", "first"), ("0000000f", "second")]);
-    let point = ForkPoint { text: "second".into(), until: Seq::new(14), from: Seq::new(1) };
+    let point = ForkPoint { text: "second".into(), branch: Branch { until: Seq::new(14), from: Seq::new(1) } };
     assert_eq!(projection.fork_point("0000000f"), Some(point));
     assert_eq!(projection.fork_point("00000003"), None, "only from a message of the user's");
     let mut source = later(TALK.len());
@@ -101,11 +103,11 @@ fn a_fork_during_an_answer_drops_the_answer() {
     ];
     let (mut projection, _) = projection(&lines);
     let roles = |projection: &Projection| projection.entries().map(|entry| entry.role).collect::<Vec<_>>();
-    let said = Role::Assistant { calls: 0 };
-    assert_eq!(roles(&projection), [Role::User, said, Role::User, said]);
+    let assistant = Role::Assistant { calls: 0 };
+    assert_eq!(roles(&projection), [Role::User, assistant, Role::User, assistant]);
     let point = projection.fork_point("00000003").unwrap();
-    assert_eq!((point.until, point.text.as_str()), (Seq::new(2), "faster"));
-    let branch = json!({ "untilSeq": point.until.number(), "fromSeq": point.from.number() });
+    assert_eq!((point.branch.until, point.text.as_str()), (Seq::new(2), "faster"));
+    let branch = json!({ "untilSeq": point.branch.until.number(), "fromSeq": point.branch.from.number() });
     projection.apply(&later(lines.len()).event("session_branched", None, branch));
     assert_eq!(roles(&projection), [Role::User], "what was not whole by then was not said");
 }
@@ -119,7 +121,7 @@ fn a_new_conversation_starts_after_the_old_one() {
     projection.apply(&source.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "anew" })));
     let id = projection.fork_messages()[0].entry_id.clone();
     let point = projection.fork_point(&id).unwrap();
-    assert_eq!((point.until, point.from), (Seq::new(17), Seq::new(17)));
+    assert_eq!((point.branch.until, point.branch.from), (Seq::new(17), Seq::new(17)));
 }
 
 #[test]
@@ -145,9 +147,9 @@ fn a_summary_replaces_earlier_messages_and_a_fork_restores_them() {
     projection.apply(&source.event("user_message", Some("r3"), json!({ "messageId": "m3", "text": "third" })));
     projection.apply(&source.event("run_complete", Some("r3"), json!({})));
     let point = projection.fork_point("00000012").unwrap();
-    assert_eq!((point.until, point.from), (Seq::new(17), Seq::new(15)), "told as it was at that point");
+    assert_eq!((point.branch.until, point.branch.from), (Seq::new(17), Seq::new(15)), "told as it was at that point");
     let point = projection.fork_point("0000000f").unwrap();
-    assert_eq!((point.until, point.from), (Seq::new(14), Seq::new(1)), "before there was a summary");
+    assert_eq!((point.branch.until, point.branch.from), (Seq::new(14), Seq::new(1)), "before there was a summary");
     projection.apply(&source.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 })));
     assert_eq!(messages(&projection), whole[..5]);
     assert_eq!(projection.summary(), None);
@@ -165,6 +167,30 @@ fn a_result_follows_its_call_whatever_messages_came_in_between() {
     ]);
     let roles: Vec<_> = projection.entries().map(|entry| entry.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant { calls: 1 }, Role::ToolResult, Role::User]);
+}
+
+#[test]
+fn a_complete_message_survives_the_daemon_that_died_before_the_end_of_its_run() {
+    let mut lines = vec![
+        r#"user_message r1 {"messageId":"m1","text":"go"}"#,
+        r#"assistant_token r1 {"text":"Done."}"#,
+        r#"assistant_done r1 {"messageId":"a1"}"#,
+        r#"usage r1"#,
+        r#"run_recovered r1 {"found":"working"}"#,
+    ];
+    let (recovered, projected) = projection(&lines);
+    assert_eq!(recovered.last_text().as_deref(), Some("Done."));
+    let ended: Vec<_> = projected.iter().filter(|event| event["type"] == "message_end").collect();
+    assert_eq!(ended[1]["message"]["stopReason"], "stop", "{ended:?}");
+    lines.extend([
+        r#"assistant_token r1 {"text":"Yes, done."}"#,
+        r#"assistant_done r1 {"messageId":"a2"}"#,
+        r#"usage r1"#,
+        r#"run_complete r1"#,
+    ]);
+    let (ended, _) = projection(&lines);
+    let texts: Vec<_> = messages(&ended).iter().map(|message| message["content"][0]["text"].clone()).collect();
+    assert_eq!(texts, ["go", "Done.", "Yes, done."]);
 }
 
 #[test]
@@ -188,7 +214,7 @@ fn a_new_subscriber_receives_pending_questions() {
 fn the_messages_of_a_projection_are_a_valid_response() {
     let (projection, _) = projection(TALK);
     let data = encode::messages(projection.messages());
-    check_line(&encode::response(&encode::Response {
+    check_line(&encode::response(&CommandResponse {
         id: Some("c"),
         command: "get_messages",
         success: true,
@@ -200,7 +226,7 @@ fn the_messages_of_a_projection_are_a_valid_response() {
 }
 
 fn messages(projection: &Projection) -> Vec<Value> {
-    projection.messages().map(|message| serde_json::from_str(message).unwrap()).collect()
+    projection.messages().map(|message| serde_json::from_str(&message).unwrap()).collect()
 }
 
 /// An event source that continues after this number of events.

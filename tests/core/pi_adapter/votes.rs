@@ -1,9 +1,10 @@
 //! Answers to questions, decoded as votes.
 
-use pushd::kernel::event::{Decision, EventKind, GateQuestion};
+use pushd::kernel::event::{Decision, EventKind, GateEvent, GateQuestion};
 use pushd::kernel::id::Json;
-use pushd::protocol::pi::projection::{Vote, vote};
-use pushd::protocol::pi::request::UiResponse;
+use pushd::protocol::command_protocol::Vote;
+use pushd::protocol::operation::UiResponse;
+use pushd::protocol::pi::projection::vote;
 use serde_json::{Value, json};
 
 use crate::pi_adapter::event_source::EventSource;
@@ -64,7 +65,7 @@ fn question(payload: Value) -> GateQuestion {
     payload["approvalId"] = json!("g");
     payload["callId"] = json!("c");
     let event = EventSource::default().event("approval_required", Some("r"), payload);
-    let EventKind::GateOpened(question) = event.kind else { panic!("{event:?}") };
+    let EventKind::Gate(GateEvent::Opened(question)) = event.kind else { panic!("{event:?}") };
     *question
 }
 

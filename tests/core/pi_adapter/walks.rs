@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use pushd::kernel::event::{Event, EventKind};
-use pushd::kernel::id::Seq;
+use pushd::kernel::event::{ContextEvent, Event, EventKind, GateEvent, RunEvent, ToolEvent};
+use pushd::kernel::id::{Json, Seq, SessionId};
 use pushd::kernel::time::Now;
+use pushd::protocol::command_protocol::SessionProjection;
 use pushd::protocol::pi::encode;
-use pushd::protocol::pi::projection::{Entry, Projection};
+use pushd::protocol::pi::projection::Projection;
+use pushd::record::{decode_event, event_line};
 use serde_json::Value;
 
 use crate::pi_adapter::event_source::read;
@@ -31,13 +33,21 @@ fn plausible_histories_are_projected_in_order_and_received_messages_equal_reques
                 receiver.receive(&read(&projected)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             }
         }
-        let changed =
-            events.iter().any(|event| matches!(event.kind, EventKind::Branched { .. } | EventKind::Compacted(_)));
+        let changed = events.iter().any(|event| {
+            matches!(
+                event.kind,
+                EventKind::Context(ContextEvent::Branched { .. }) | EventKind::Context(ContextEvent::Compacted(_))
+            )
+        });
         if !changed {
-            let requested: BTreeSet<String> = projection.messages().map(normalized).collect();
+            let requested: BTreeSet<String> = projection.messages().map(|message| normalized(&message)).collect();
             assert_eq!(receiver.messages(), requested, "seed {seed}");
         }
         check_same(seed, &projection, &events, &mut random);
+        let mut restored = Projection::default();
+        events.iter().map(stored).for_each(|event| restored.apply(&event));
+        assert!(restored.entries().eq(projection.entries()), "seed {seed}: restored");
+        assert!(restored.messages().eq(projection.messages()), "seed {seed}: restored");
     }
 }
 
@@ -73,6 +83,50 @@ fn no_content_of_an_event_breaks_a_projection() {
         }
         check_same(seed, &projection, &events, &mut random);
     }
+}
+
+#[test]
+fn values_that_are_not_one_line_of_json_are_projected_as_their_records_have_them() {
+    let broken = ["{\n\"a\":\r\n1}", "{}}\n{\"type\":\"event\"", "{\"a\":", "", "[1,\n2]"];
+    let mut forged = 0;
+    for seed in seeds() {
+        let mut random = Random::new(seed);
+        let mut events = RandomSession::generate(&mut random, 120);
+        for event in &mut events {
+            let json = Json::new(broken[random.below(broken.len() as u64) as usize]);
+            if let EventKind::Run(RunEvent::TurnUsage(usage)) = &mut event.kind {
+                usage.pending.iter_mut().for_each(|call| call.args = json.clone());
+            } else if let EventKind::Tool(ToolEvent::Intended(intention)) = &mut event.kind {
+                intention.args = json;
+            } else if let EventKind::Gate(GateEvent::Opened(question)) = &mut event.kind {
+                // The details of a question are always an object.
+                question.details = Json::new(broken[0]);
+            } else {
+                continue;
+            }
+            forged += 1;
+        }
+        let stored = events.iter().map(stored).collect::<Vec<_>>();
+        let (mut live, mut restored) = (Projection::default(), Projection::default());
+        let (live_events, restored_events) = (live.project(&events), restored.project(&stored));
+        for projected in &live_events {
+            assert!(!projected.body().contains(&b'\n'), "seed {seed}");
+            assert!(serde_json::from_slice::<Value>(projected.body()).is_ok(), "seed {seed}");
+        }
+        for (live, restored) in live_events.iter().zip(&restored_events) {
+            assert_eq!(live, restored, "seed {seed}");
+        }
+        assert_eq!(live_events.len(), restored_events.len(), "seed {seed}");
+        assert_eq!(encode::messages(live.messages()), encode::messages(restored.messages()), "seed {seed}");
+    }
+    assert!(forged > 0, "the histories hold values");
+}
+
+/// Returns an event as a restart reads it from its record.
+fn stored(event: &Event) -> Event {
+    let mut line = Vec::new();
+    event_line(&SessionId::from("s"), event, &mut line);
+    decode_event(line.trim_ascii_end()).expect("a record is readable")
 }
 
 #[test]
@@ -131,8 +185,7 @@ fn check_same(seed: u64, expected: &Projection, events: &[Event], random: &mut R
     before.iter().for_each(|event| both.apply(event));
     let _ = both.project(after);
     for other in [&read, &both] {
-        let entries = |projection: &Projection| projection.entries().cloned().collect::<Vec<Entry>>();
-        assert_eq!(entries(other), entries(expected), "seed {seed}");
+        assert!(other.entries().eq(expected.entries()), "seed {seed}");
         let messages = |projection: &Projection| encode::messages(projection.messages());
         assert_eq!(messages(other), messages(expected), "seed {seed}");
         assert_eq!(other.stats(), expected.stats(), "seed {seed}");
@@ -144,7 +197,7 @@ fn check_same(seed: u64, expected: &Projection, events: &[Event], random: &mut R
         assert_eq!(other.open_requests(Now(5)), expected.open_requests(Now(5)), "seed {seed}");
         assert_eq!(other.last_seq(), expected.last_seq(), "seed {seed}");
     }
-    let ids: BTreeSet<String> = expected.entries().map(Entry::id).collect();
+    let ids: BTreeSet<String> = expected.entries().map(|entry| entry.id()).collect();
     let unique: BTreeSet<(Seq, u32)> = expected.entries().map(|entry| (entry.seq, entry.part)).collect();
     assert_eq!(ids.len(), unique.len(), "seed {seed}: two entries have one id");
     for fork in expected.fork_messages() {

@@ -28,8 +28,8 @@ fn check_at(line: &[u8], limits: Limits) {
         }
         Err(problem) => {
             assert!(!passes, "turned away without need: {problem}");
-            let said = problem.to_string();
-            assert!(said.len() < 600 && !said.contains('\n'), "no answer can hold {said:?}");
+            let text = problem.to_string();
+            assert!(text.len() < 600 && !text.contains('\n'), "no answer can hold {text:?}");
         }
     }
 }

@@ -54,9 +54,9 @@ fn check_answer(malformed: &MalformedRequest, parsed: &Json, limits: &DecodeLimi
     let read = Json::parse(&line).expect("an answer is JSON");
     assert_eq!(read.text("requestId"), Some(id));
     assert_eq!(read.field("ok"), Some(&Json::Bool(false)));
-    let told = read.field("error").expect("an error");
-    assert_eq!(told.text("code"), Some(error.code.as_str()));
-    assert_eq!(told.text("message"), Some(error.message.as_str()));
+    let error_field = read.field("error").expect("an error");
+    assert_eq!(error_field.text("code"), Some(error.code.as_str()));
+    assert_eq!(error_field.text("message"), Some(error.message.as_str()));
 }
 
 /// The request of our own client with the same meaning; `None` where it cannot express it.
@@ -79,11 +79,13 @@ fn client_request(ask: &Intent) -> Option<Outgoing> {
         Intent::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox).reading(),
         Intent::CheckJournal { full } => Outgoing::check_journal(*full).reading(),
         Intent::SwitchProtocol(speak) => {
-            let request = Outgoing::switch_protocol("pi", speak.cwd.as_deref());
+            let request = Outgoing::switch_protocol(&speak.protocol, speak.cwd.as_deref());
             with_environment(request, speak.environment.as_ref())
         }
         Intent::Drain { grace_ms } => Outgoing::drain(*grace_ms),
         Intent::Reload => Outgoing::reload().reading(),
+        // No request of this protocol is one.
+        Intent::Command(_) => return None,
         Intent::Session { id, body: ask } => session_request(id.as_str(), ask)?,
         Intent::Ping | Intent::ListProviders => return None,
     })
@@ -144,6 +146,7 @@ fn session_request(id: &str, ask: &SessionIntent) -> Option<Outgoing> {
                 .with("runId", decide.run.as_ref().map(|run| run.as_str()))
                 .with("choice", decide.choice.as_deref())
                 .with("scope", scope(decide.scope))
+                .with("rule", decide.rule.as_deref())
                 .with("comment", decide.comment.as_deref());
             with_environment(request, decide.environment.as_ref())
         }
@@ -157,10 +160,22 @@ fn session_request(id: &str, ask: &SessionIntent) -> Option<Outgoing> {
             let request = Outgoing::compact_session(id, instructions.as_deref());
             with_environment(request.reading(), environment.as_ref())
         }
-        SessionIntent::Delete { dry_run, with_pi_files } => {
-            Outgoing::delete_session(id, *with_pi_files).with("dryRun", *dry_run).reading()
+        SessionIntent::UserCommand(request) => {
+            let outgoing = Outgoing::run_user_command(id, &request.command);
+            let outgoing = outgoing.with("excludeFromContext", !request.in_context);
+            with_environment(outgoing.reading(), request.environment.as_ref())
         }
-        SessionIntent::Detach | SessionIntent::Messages { .. } => return None,
+        SessionIntent::StopUserCommand { call } => {
+            Outgoing::stop_user_command(id, call.as_ref().map(|call| call.as_str()))
+        }
+        SessionIntent::Fork(fork) => {
+            let request = Outgoing::fork_session(id, fork.idempotency_key.as_deref()?);
+            request.with("atSeq", fork.at.map(|at| at.number())).with("name", fork.name.as_deref()).reading()
+        }
+        SessionIntent::Delete { dry_run, with_imported_files } => {
+            Outgoing::delete_session(id, *with_imported_files).with("dryRun", *dry_run).reading()
+        }
+        SessionIntent::Detach | SessionIntent::Messages { .. } | SessionIntent::Participant(_) => return None,
     })
 }
 
@@ -193,8 +208,5 @@ fn image_values(images: &[Image]) -> Vec<Value> {
 }
 
 fn with_environment(request: Outgoing, environment: Option<&Environment>) -> Outgoing {
-    match environment {
-        Some(environment) => request.with_environment(environment.variables()),
-        None => request,
-    }
+    request.with_environment(environment.map(Environment::variables))
 }

@@ -2,8 +2,8 @@
 //!
 //! An input is a line of a block.
 
+use pushd::kernel::conversation::Conversation;
 use pushd::kernel::id::SessionId;
-use pushd::protocol::transcript::Transcript;
 use pushd::record::event_line;
 use pushd::record::{decode_event, seq_of};
 use pushd::transport::canonical_json::{Limits, canonicalize};
@@ -14,7 +14,7 @@ pub(crate) fn check(input: &[u8]) {
     let line = input.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let _ = seq_of(line);
     let Ok(event) = decode_event(line) else { return };
-    let _ = Transcript::default().apply(&event);
+    Conversation::default().fold(&event);
     // Written values come from canonical JSON: compact and without duplicate keys.
     let deep = Limits { depth: 126 };
     if canonicalize(line, deep).as_deref() != Ok(line) {

@@ -12,8 +12,8 @@ pub(crate) fn check(input: &[u8]) {
     let stored = match parse(input, &limits) {
         Ok(stored) => stored,
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.chars().count() < 300 && !said.contains('\n'), "an error is a sentence: {said}");
+            let text = error.to_string();
+            assert!(text.chars().count() < 300 && !text.contains('\n'), "an error is a sentence: {text}");
             return;
         }
     };

@@ -123,9 +123,9 @@ impl RandomClient {
         let open: Vec<_> =
             self.views[session].open_approvals.iter().map(|(id, choices)| (id.clone(), choices.clone())).collect();
         let Some((approval, choices)) = self.random.pick(&open).cloned() else { return Ok(()) };
-        let asked =
+        let is_decided =
             |request: &Request| matches!(request, Request::Decide { approval: other, .. } if *other == approval);
-        if self.pending.values().any(asked) {
+        if self.pending.values().any(is_decided) {
             return Ok(());
         }
         let decision = if self.random.one_in(8) { "deny" } else { "approve" }.to_owned();

@@ -77,10 +77,13 @@ impl Connection {
         let request = format!("q{}", self.requests);
         let line =
             json!({"v": "push.runtime.v1", "kind": "request", "requestId": request, "type": kind, "payload": payload});
-        let mut line = line.to_string();
-        line.push('\n');
-        self.stream.write_all(line.as_bytes()).map_err(|_| ConnectionLost)?;
+        self.send_line(&line)?;
         Ok(request)
+    }
+
+    /// Sends a line.
+    pub(crate) fn send_line(&mut self, line: &Value) -> Result<(), ConnectionLost> {
+        self.stream.write_all(format!("{line}\n").as_bytes()).map_err(|_| ConnectionLost)
     }
 
     /// Waits for the next event of a type and drops the lines before it.

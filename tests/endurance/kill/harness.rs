@@ -268,6 +268,8 @@ fn command(home: &Path, unload_after: &str) -> Command {
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", home)
         .env("PUSH_PARK_SECONDS", unload_after)
+        .env("PUSH_PI_COMMANDS", "1000000")
+        .env("PUSH_PI_SESSION_COMMANDS", "1000000")
         .current_dir(home)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

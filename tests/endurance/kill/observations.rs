@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::pi_client::PiObservations;
+
 /// The lines of a session by their positions.
 pub(crate) type Lines = BTreeMap<u64, Vec<u8>>;
 
@@ -18,6 +20,7 @@ pub(crate) struct Observations {
     pub(crate) spans: Vec<EventSpan>,
     pub(crate) messages: BTreeMap<String, Message>,
     pub(crate) granted: Vec<GrantedRequest>,
+    pub(crate) pi: PiObservations,
     pub(crate) findings: Vec<String>,
 }
 

@@ -50,7 +50,7 @@ impl Request {
 }
 
 /// The environment of steps; the mark names the generation, so that processes that outlive it are found.
-fn environment(harness: &Harness, generation: u64) -> Value {
+pub(crate) fn environment(harness: &Harness, generation: u64) -> Value {
     json!({"PATH": std::env::var("PATH").unwrap_or_default(), "PUSH_KILL_MARK": mark(harness, generation)})
 }
 

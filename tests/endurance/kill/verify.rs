@@ -20,6 +20,9 @@ pub(crate) struct Tally {
     pub(crate) cancels: usize,
     pub(crate) repeated: usize,
     pub(crate) spans: usize,
+    pub(crate) pi_prompts: usize,
+    pub(crate) pi_reads: usize,
+    pub(crate) pi_repeated: usize,
 }
 
 /// A tool call.

@@ -59,10 +59,10 @@ pub(crate) fn steering(random: &mut Random, id: &str, ledger: &Path) -> Generate
 
 /// Returns the text of a step and its name.
 fn step(random: &mut Random, name: &str, ledger: &Path, is_last: bool) -> (String, String) {
-    let asked = random.one_in(4);
-    let name = if asked { format!("{name}{NEEDS_APPROVAL}") } else { name.to_owned() };
+    let needs_approval = random.one_in(4);
+    let name = if needs_approval { format!("{name}{NEEDS_APPROVAL}") } else { name.to_owned() };
     let note = append(&name, ledger);
-    let sign = if asked { "$?" } else { "$" };
+    let sign = if needs_approval { "$?" } else { "$" };
     let text = match random.below(10) {
         0 => format!("{sign} {note}; sleep 0.0{}\n", 1 + random.below(9)),
         1 => format!("{sign} {note}; sleep 0.{}\n", 1 + random.below(3)),
@@ -71,7 +71,7 @@ fn step(random: &mut Random, name: &str, ledger: &Path, is_last: bool) -> (Strin
         3 | 4 => {
             format!("{sign} {note}; STEP='{}' setsid sleep 1000 >/dev/null 2>&1 &\n", process_mark(&name))
         }
-        5 if !asked => format!("```sh continue\n{note}; echo failing >&2; exit 3\n```\n"),
+        5 if !needs_approval => format!("```sh continue\n{note}; echo failing >&2; exit 3\n```\n"),
         6 if is_last => format!("{sign} {note}; exit 7\n"),
         _ => format!("{sign} {note}\n"),
     };

@@ -38,5 +38,5 @@ pub(crate) const CALL_ATTEMPTS: &[Attempt] = &[
     attempt(Files, Never, "a file without a name, linked outside", "call unnamed_file $OUT/escaped"),
     attempt(Files, Harmless, "a path by openat2", "call openat2 $OUT/escaped"),
     attempt(Machine, Never, "page faults by their device", "call page_faults"),
-    attempt(Machine, Never, "a ring of requests without its setup", "call ring_without_setup"),
+    attempt(Machine, Never, "io_uring without its setup call", "call ring_without_setup"),
 ];

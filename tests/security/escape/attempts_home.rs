@@ -70,7 +70,7 @@ pub(crate) const HOME_ATTEMPTS: &[Attempt] = &[
     attempt(Harmless, "a secret linked into a cache", "ln $HOME/.netrc $HOME/.npm/n && cat $HOME/.npm/n"),
     attempt(
         Never,
-        "marks of the overlay on a directory of its own",
+        "overlay attributes on a directory of its own",
         "mkdir $HOME/.npm/d && setfattr -n user.overlay.redirect -v /.ssh $HOME/.npm/d && cat $HOME/.npm/d/id_ed25519",
     ),
     attempt(
@@ -85,7 +85,7 @@ pub(crate) const HOME_ATTEMPTS: &[Attempt] = &[
     ),
     attempt(
         Never,
-        "what lies under the home",
+        "files under the mount of the home",
         "mount --bind / mnt; mkdir r; cat /proc/self/mountinfo >/dev/null; cat r$HOME/.netrc mnt$HOME/.netrc",
     ),
     attempt(

@@ -45,8 +45,8 @@ pub(crate) fn run_call(name: &str) {
         }
         "own_loopback" => {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let heard = TcpStream::connect(listener.local_addr().unwrap()).is_ok();
-            println!("{}", if heard { "connected to itself" } else { "not connected" });
+            let connected = TcpStream::connect(listener.local_addr().unwrap()).is_ok();
+            println!("{}", if connected { "connected to itself" } else { "not connected" });
         }
         "socket_vsock" => report(call(libc::SYS_socket, [40, 1, 0, 0, 0]) >= 0, name),
         "socket_packet" => report(call(libc::SYS_socket, [17, 3, 0x300, 0, 0]) >= 0, name),

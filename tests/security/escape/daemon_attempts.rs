@@ -213,8 +213,8 @@ fn kept_pipes(daemon: &DaemonFixture, name: &str) {
         json!({"command": "touch up; until [ -e go ]; do sleep 0.01; done; echo finished"}),
     )]);
     client.prompt(&session, "go");
-    let asked = client.event_of("approval_required");
-    client.decide(&asked, "approve");
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "approve");
     wait_until("the step runs", || workspace.join("up").exists());
     let taking = "for p in $H $D $S; do for fd in /proc/$p/fd/*; do case $(readlink $fd) in \
                   socket:*|pipe:*) (exec 9<$fd) 2>/dev/null && echo ESCAPED;; esac; done; done; \
@@ -456,11 +456,11 @@ fn replaced_workspace(daemon: &DaemonFixture, name: &str, replace: &str) {
         let (mut client, session) = daemon.session(&outer.join("sub"), &[]);
         daemon.script(&[(tool, args)]);
         client.prompt(&session, "go");
-        let asked = client.event_of("approval_required");
+        let approval = client.event_of("approval_required");
         let result = daemon.run_command(&outer, json!({"command": replace}));
         assert_eq!(result.status, "done", "{}", result.text);
         daemon.script(&[]);
-        client.decide(&asked, "approve");
+        client.decide(&approval, "approve");
         let (results, end) = approve_until_complete(&mut client);
         assert_eq!(results.len(), 1, "{tool}: {end}");
         assert_eq!(results[0].code, "SANDBOX_UNAVAILABLE", "{tool}: {}", results[0].text);

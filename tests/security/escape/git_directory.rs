@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pushd::sandbox::confinement::{Confinement, Mechanism};
-use pushd::sandbox::workspace::{Reach, WorkspaceDir};
+use pushd::sandbox::workspace::{ReachPolicy, WorkspaceDir};
 use pushd::sandbox::{Chunk, ExecutionPolicy, SandboxProvider};
 use pushd::tools::{
     ExecutionResult, Limits, Network, PinnedAddresses, Request, ToolContext, ToolErrorKind, ToolSet, run,
@@ -227,14 +227,14 @@ fn a_cancelled_command_leaves_nothing_that_git_executes_or_trusts() {
             let repository = Repository::new(&fixture, mechanism, &format!("c-{}-{stopped}", mechanism.as_str()));
             let before = repository.snapshot();
             fixture.block_on(async {
-                let (out, mut heard) = mpsc::channel::<Chunk>(4);
+                let (out, mut received) = mpsc::channel::<Chunk>(4);
                 let script = "git add new; echo ../evil > .git/commondir; echo up; sleep 1000";
                 let request = repository.request(script);
                 let going = run(request, &repository.context, out);
                 tokio::pin!(going);
                 tokio::select! {
                     _ = &mut going => panic!("it ended by itself"),
-                    said = heard.recv() => assert!(said.is_some()),
+                    chunk = received.recv() => assert!(chunk.is_some()),
                 }
                 assert!(repository.path(".git/commondir").exists());
                 if stopped {
@@ -259,10 +259,10 @@ fn a_file_planted_by_one_command_is_not_restored_by_another() {
         let before = repository.snapshot();
         let planting = "mkdir ev; ln -s ../ev .git/rebase-merge; echo up; sleep 1; rm .git/rebase-merge";
         fixture.block_on(async {
-            let (out, mut heard) = mpsc::channel::<Chunk>(4);
+            let (out, mut received) = mpsc::channel::<Chunk>(4);
             let first = run(repository.request(planting), &repository.context, out);
             let second = async {
-                assert!(heard.recv().await.is_some());
+                assert!(received.recv().await.is_some());
                 let request = ToolSet::builtin().parse("sandbox_exec", r#"{"command": "git add new"}"#).unwrap();
                 run(request, &repository.context, mpsc::channel::<Chunk>(4).0).await
             };
@@ -296,7 +296,7 @@ impl<'a> Repository<'a> {
             ("TRAP".into(), work.join("trap").into()),
         ];
         let bench = ToolContext {
-            workspace: WorkspaceDir::open(&work, Reach::Workspace).unwrap(),
+            workspace: WorkspaceDir::open(&work, ReachPolicy::Workspace).unwrap(),
             sandbox: fixture.local().with_mechanism(mechanism).open(ExecutionPolicy::Model(Box::new(confinement))),
             env,
             writable: Vec::new(),
@@ -336,13 +336,13 @@ impl<'a> Repository<'a> {
             .envs(self.context.env.iter().cloned())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        (output.status.success(), said)
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text)
     }
 
     fn git(&self, args: &[&str]) {
-        let (succeeded, said) = self.try_git(args);
-        assert!(succeeded, "git {args:?}: {said}");
+        let (succeeded, text) = self.try_git(args);
+        assert!(succeeded, "git {args:?}: {text}");
     }
 
     /// A tool call that runs a script.
@@ -354,8 +354,8 @@ impl<'a> Repository<'a> {
     fn exec(&self, script: &str) -> ExecutionResult {
         let request = self.request(script);
         self.fixture.block_on(async {
-            let (out, mut heard) = mpsc::channel::<Chunk>(4);
-            let listen = async { while heard.recv().await.is_some() {} };
+            let (out, mut received) = mpsc::channel::<Chunk>(4);
+            let listen = async { while received.recv().await.is_some() {} };
             tokio::join!(run(request, &self.context, out), listen).0
         })
     }

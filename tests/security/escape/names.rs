@@ -55,11 +55,11 @@ fn a_command_with_the_network_resolves_names_by_the_settings_of_the_machine() {
             Err(error) => return skip(&format!("there is no program unshare: {error}")),
             Ok(output) => output,
         };
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        if said.contains("unshare failed") || said.contains("must be superuser") || said.contains("permission denied") {
-            return skip(&format!("this machine gives no mount namespace: {said}"));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        if text.contains("unshare failed") || text.contains("must be superuser") || text.contains("permission denied") {
+            return skip(&format!("this machine gives no mount namespace: {text}"));
         }
-        assert!(output.status.success() && said.contains("1 passed"), "{links}:\n{said}");
+        assert!(output.status.success() && text.contains("1 passed"), "{links}:\n{text}");
     }
 }
 
@@ -75,12 +75,12 @@ fn resolve(server: Ipv4Addr) {
         let look_up = format!("getent ahostsv4 {NAME}; getent hosts localhost; head -1 /etc/resolv.conf");
         let mut step = fixture.step(StartDir::Work, &look_up);
         step.permissions = StepPermissions { network: true, ..StepPermissions::default() };
-        let (end, said) = fixture.run_step(&run_tree, step);
+        let (end, text) = fixture.run_step(&run_tree, step);
         let address = Ipv4Addr::from(ADDRESS).to_string();
-        assert_eq!(end.unwrap(), StepEnd::Exited(0), "{}: {said}", mechanism.as_str());
-        assert!(said.contains(&address) && said.contains("localhost"), "{}: {said}", mechanism.as_str());
-        let (_, said) = fixture.run_step(&run_tree, fixture.step(StartDir::Work, &look_up));
-        assert!(!said.contains(&address), "without the network, {}: {said}", mechanism.as_str());
+        assert_eq!(end.unwrap(), StepEnd::Exited(0), "{}: {text}", mechanism.as_str());
+        assert!(text.contains(&address) && text.contains("localhost"), "{}: {text}", mechanism.as_str());
+        let (_, text) = fixture.run_step(&run_tree, fixture.step(StartDir::Work, &look_up));
+        assert!(!text.contains(&address), "without the network, {}: {text}", mechanism.as_str());
     }
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn outcome(attempt: &Attempt) -> Outcome {
 /// What is missing without namespaces, attempt by attempt, in addition to the group `Protected`: `.git` and `.push` can
 /// be changed.
 const UNDEFENDED: &[(&str, Outcome)] = &[
-    ("open a file outside to all", Outcome::Succeeds("no rule is about the modes of files")),
+    ("make a file outside writable for all", Outcome::Succeeds("no rule is about the modes of files")),
     ("change times outside", Outcome::Succeeds("no rule is about the times of files")),
     ("see the processes outside", Outcome::Succeeds("they are seen")),
     ("name a process outside", Outcome::Succeeds("they are seen")),
@@ -131,15 +131,15 @@ const UNDEFENDED: &[(&str, Outcome)] = &[
     ),
     ("disks", Outcome::NotMade("their names are seen where the machine has any")),
     (
-        "rights of root",
+        "capabilities of root",
         Outcome::SucceedsUnlessRoot("only root can shrink the set of rights that no program can gain any more"),
     ),
     ("the machine's loopback", Outcome::Succeeds("the network is the machine's")),
-    ("the machine's loopback, newer", Outcome::Succeeds("the network is the machine's")),
+    ("the machine's loopback by IPv6", Outcome::Succeeds("the network is the machine's")),
     ("a datagram on the machine's loopback", Outcome::Succeeds("the network is the machine's")),
     ("sockets of services", Outcome::NotMade("they are seen where the machine has any, and cannot be talked to")),
     ("thousands of processes", Outcome::NotMadeAsRoot(NO_LIMIT_FOR_ROOT)),
-    ("a bomb of forks", Outcome::NotMadeAsRoot(NO_LIMIT_FOR_ROOT)),
+    ("a fork bomb", Outcome::NotMadeAsRoot(NO_LIMIT_FOR_ROOT)),
 ];
 
 const NO_LIMIT_FOR_ROOT: &str = "the kernel limits the processes of root in a cgroup alone";

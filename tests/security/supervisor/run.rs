@@ -107,8 +107,8 @@ pub(crate) fn is_alone(test: impl Fn()) -> bool {
         .env("KEEPER_TEST_ALONE", "yes")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&alone.stdout);
-    assert!(alone.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&alone.stderr));
+    let text = String::from_utf8_lossy(&alone.stdout);
+    assert!(alone.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&alone.stderr));
     false
 }
 

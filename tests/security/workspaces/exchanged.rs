@@ -23,14 +23,14 @@ fn a_workspace_that_another_session_replaced_by_a_link_is_used_by_no_tool() {
         json!({"path": "config.toml", "content": "[approvals]\npreset = \"trusted\"\n"}),
     )]);
     inner.prompt(&inner_id, "write the configuration");
-    let asked = inner.event_of("approval_required");
+    let approval = inner.event_of("approval_required");
     run_approved(&fixture, &mut outer, &outer_id, "mv sub old && ln -s ../.config/push sub");
     fixture.script(&[]);
-    inner.decide(&asked, "approve");
+    inner.decide(&approval, "approve");
     let events = approve_until_complete(&mut inner);
-    let [(status, kind, said)] = &tool_results(&events)[..] else { panic!("one result: {events:?}") };
-    assert_eq!((status.as_str(), kind.as_str()), ("failed", "SANDBOX_UNAVAILABLE"), "{said}");
-    assert!(said.contains("was replaced since the session started"), "{said}");
+    let [(status, kind, text)] = &tool_results(&events)[..] else { panic!("one result: {events:?}") };
+    assert_eq!((status.as_str(), kind.as_str()), ("failed", "SANDBOX_UNAVAILABLE"), "{text}");
+    assert!(text.contains("was replaced since the session started"), "{text}");
     fixture.assert_untouched();
     // A new run is refused as well, before and after a restart of the daemon.
     let seen = assert_refused(&fixture, &mut inner, &inner_id);
@@ -67,16 +67,16 @@ fn every_tool_is_refused_a_workspace_that_leads_to_credentials() {
         // The call waits for approval while the directory is replaced.
         fixture.script(&[(tool, args)]);
         client.prompt(&session, "go");
-        let asked = client.event_of("approval_required");
+        let approval = client.event_of("approval_required");
         fs::rename(fixture.path("work/sub"), fixture.path("work/old")).unwrap();
         symlink("../.ssh", fixture.path("work/sub")).unwrap();
-        client.decide(&asked, "approve");
+        client.decide(&approval, "approve");
         let events = approve_until_complete(&mut client);
-        let said = format!("{events:?}");
-        let [(status, kind, why)] = &tool_results(&events)[..] else { panic!("{tool}: {said}") };
+        let text = format!("{events:?}");
+        let [(status, kind, why)] = &tool_results(&events)[..] else { panic!("{tool}: {text}") };
         assert_eq!((status.as_str(), kind.as_str()), ("failed", "SANDBOX_UNAVAILABLE"), "{tool}: {why}");
         assert!(why.contains("was replaced since the session started"), "{tool}: {why}");
-        assert!(!said.contains(crate::workspaces::fixture::SECRET), "{tool}: {said}");
+        assert!(!text.contains(crate::workspaces::fixture::SECRET), "{tool}: {text}");
         fixture.assert_untouched();
     }
 }
@@ -159,33 +159,33 @@ fn a_link_inside_a_home_leads_no_tool_to_credentials() {
     ];
     fixture.script(&calls);
     let events = run_and_approve(&mut client, &session, "go");
-    for ((tool, args), (status, kind, said)) in calls.iter().zip(tool_results(&events)) {
-        assert_eq!(status, "failed", "{tool} {args}: {said}");
+    for ((tool, args), (status, kind, text)) in calls.iter().zip(tool_results(&events)) {
+        assert_eq!(status, "failed", "{tool} {args}: {text}");
         assert!(["HIDDEN_PATH", "OUTSIDE_WORKSPACE"].contains(&kind.as_str()), "{tool} {args}: {kind}");
     }
     assert_eq!(tool_results(&events).len(), calls.len());
     // No search finds the files behind the link either.
     fixture.script(&[("sandbox_search", json!({"pattern": "private-key"}))]);
     let events = run_and_approve(&mut client, &session, "search");
-    let (_, _, said) = &tool_results(&events)[0];
-    assert!(!said.contains(".ssh/") && !said.contains(".netrc") && !said.contains("work/netrc"), "{said}");
+    let (_, _, text) = &tool_results(&events)[0];
+    assert!(!text.contains(".ssh/") && !text.contains(".netrc") && !text.contains("work/netrc"), "{text}");
 }
 
 /// Makes a session run a command, and approves it if asked.
 fn run_approved(fixture: &Fixture, client: &mut crate::support::daemon::Client, session: &str, command: &str) {
     fixture.script(&[("sandbox_exec", json!({"command": command}))]);
     let events = run_and_approve(client, session, "exchange it");
-    let (status, _, said) = &tool_results(&events)[0];
-    assert_eq!(status, "done", "{said}");
+    let (status, _, text) = &tool_results(&events)[0];
+    assert_eq!(status, "done", "{text}");
 }
 
 /// Checks that a session does nothing in the place of its workspace.
 fn assert_refused(fixture: &Fixture, client: &mut crate::support::daemon::Client, session: &str) -> u64 {
     fixture.script(&[("sandbox_write_file", json!({"path": "escaped", "content": "x"}))]);
     let events = run_and_approve(client, session, "write");
-    let (ended, said) = outcome(&events);
-    assert_eq!(ended, "failed", "{said}");
-    assert!(said.contains("was replaced since the session started"), "{said}");
+    let (ended, text) = outcome(&events);
+    assert_eq!(ended, "failed", "{text}");
+    assert!(text.contains("was replaced since the session started"), "{text}");
     fixture.assert_untouched();
     crate::support::daemon::seq(events.last().unwrap())
 }

@@ -110,8 +110,8 @@ pub(crate) fn tool_results(events: &[Value]) -> Vec<(String, String, String)> {
     let result = |event: &Value| {
         let payload = &event["payload"];
         let error = &payload["structuredError"];
-        let said = if error.is_null() { payload["text"].to_string() } else { error.to_string() };
-        (text(&payload["status"]), text(&error["code"]), said)
+        let message = if error.is_null() { payload["text"].to_string() } else { error.to_string() };
+        (text(&payload["status"]), text(&error["code"]), message)
     };
     events.iter().filter(|event| event["type"] == "tool_result").map(result).collect()
 }

@@ -31,10 +31,10 @@ fn hidden_files_need_approval_in_a_home_that_is_the_workspace() {
     ] {
         fixture.script(&[(tool, args.clone())]);
         client.prompt(&session, "go");
-        let asked = approval_request(&mut client, &args);
-        let reason = asked["payload"]["details"]["reason"].as_str().unwrap();
-        assert!(reason.contains("hidden from commands"), "{tool} {args}: {asked}");
-        client.decide(&asked, "deny");
+        let approval = approval_request(&mut client, &args);
+        let reason = approval["payload"]["details"]["reason"].as_str().unwrap();
+        assert!(reason.contains("hidden from commands"), "{tool} {args}: {approval}");
+        client.decide(&approval, "deny");
         let events = client.events_until("run_complete");
         assert!(!format!("{:?}", tool_results(&events)).contains(SECRET), "{tool} {args}: {events:?}");
     }
@@ -42,10 +42,10 @@ fn hidden_files_need_approval_in_a_home_that_is_the_workspace() {
     assert_eq!(fs::read_to_string(fixture.path(".gemini/oauth")).unwrap(), SECRET);
     // One approval is enough.
     fixture.script(&[("sandbox_read_file", json!({"path": ".gemini/oauth"}))]);
-    let [(status, _, said)] = &tool_results(&run_and_approve(&mut client, &session, "go"))[..] else {
+    let [(status, _, text)] = &tool_results(&run_and_approve(&mut client, &session, "go"))[..] else {
         panic!("one result")
     };
-    assert!(status == "done" && said.contains(SECRET), "{said}");
+    assert!(status == "done" && text.contains(SECRET), "{text}");
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn listings_and_searches_of_a_home_omit_hidden_files() {
     assert!(events.iter().all(|event| event["type"] != "approval_required"), "{events:?}");
     let results = tool_results(&events);
     assert_eq!(results.len(), calls.len());
-    for ((tool, args), (status, _, said)) in calls.iter().zip(&results) {
-        assert_eq!(status, "done", "{tool} {args}: {said}");
-        assert!(!said.contains(SECRET) && !said.contains(".gemini"), "{tool} {args}: {said}");
+    for ((tool, args), (status, _, text)) in calls.iter().zip(&results) {
+        assert_eq!(status, "done", "{tool} {args}: {text}");
+        assert!(!text.contains(SECRET) && !text.contains(".gemini"), "{tool} {args}: {text}");
     }
     assert!(results[2].2.contains("plain") && results[4].2.contains("seen"), "{results:?}");
 }
@@ -79,12 +79,12 @@ fn an_approval_for_one_hidden_file_does_not_cover_another_behind_a_changed_link(
     let (mut client, session) = fixture.session(&fixture.path(""));
     fixture.script(&[("sandbox_read_file", json!({"path": "link"}))]);
     client.prompt(&session, "go");
-    let asked = approval_request(&mut client, &json!("link"));
+    let approval = approval_request(&mut client, &json!("link"));
     fs::remove_file(fixture.path("link")).unwrap();
     symlink(".gemini/oauth", fixture.path("link")).unwrap();
-    client.decide(&asked, "approve");
-    let [(status, kind, said)] = &tool_results(&approve_until_complete(&mut client))[..] else { panic!("one result") };
-    assert_eq!((status.as_str(), kind.as_str()), ("failed", "APPROVAL_STALE"), "{said}");
+    client.decide(&approval, "approve");
+    let [(status, kind, text)] = &tool_results(&approve_until_complete(&mut client))[..] else { panic!("one result") };
+    assert_eq!((status.as_str(), kind.as_str()), ("failed", "APPROVAL_STALE"), "{text}");
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_home_inside_the_workspace_is_denied_to_file_tools_except_for_opened_paths()
         ("sandbox_edit_file", json!({"path": "ann/notes", "old": "private", "new": "public"})),
     ];
     fixture.script(&closed);
-    for ((tool, args), (status, kind, said)) in
+    for ((tool, args), (status, kind, message)) in
         closed.iter().zip(tool_results(&run_and_approve(&mut client, &session, "go")))
     {
-        assert_eq!((status.as_str(), kind.as_str()), ("failed", "HIDDEN_PATH"), "{tool} {args}: {said}");
+        assert_eq!((status.as_str(), kind.as_str()), ("failed", "HIDDEN_PATH"), "{tool} {args}: {message}");
     }
     fixture.script(&[
         ("sandbox_search", json!({"pattern": "a-private-key"})),
@@ -151,17 +151,17 @@ fn without_confinement_git_tools_are_denied_the_same_paths_as_file_tools() {
         ("sandbox_git_commit", json!({"message": "m", "paths": [".ssh/id_ed25519"]})),
     ];
     fixture.script(&calls);
-    for ((tool, args), (status, kind, said)) in
+    for ((tool, args), (status, kind, text)) in
         calls.iter().zip(tool_results(&run_and_approve(&mut client, &session, "go")))
     {
-        assert_eq!((status.as_str(), kind.as_str()), ("failed", "HIDDEN_PATH"), "{tool} {args}: {said}");
+        assert_eq!((status.as_str(), kind.as_str()), ("failed", "HIDDEN_PATH"), "{tool} {args}: {text}");
     }
     // Hidden files need approval, also as part of a whole diff.
     for args in [json!({"paths": [".gemini"]}), json!({})] {
         fixture.script(&[("sandbox_git_diff", args.clone())]);
         client.prompt(&session, "go");
-        let asked = approval_request(&mut client, &args);
-        client.decide(&asked, "deny");
+        let approval = approval_request(&mut client, &args);
+        client.decide(&approval, "deny");
         client.event_of("run_complete");
     }
 }

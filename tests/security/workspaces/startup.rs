@@ -25,9 +25,9 @@ fn startup_files_of_a_home_need_approval_under_the_most_lenient_preset() {
     ] {
         fixture.script(&[("sandbox_write_file", json!({"path": path, "content": "x"}))]);
         client.prompt(&session, "write");
-        let asked = write_approval_request(&mut client, path);
-        assert_eq!(asked["payload"]["details"]["risk"], "critical", "{path}: {asked}");
-        client.decide(&asked, "deny");
+        let protected = write_approval_request(&mut client, path);
+        assert_eq!(protected["payload"]["details"]["risk"], "critical", "{path}: {protected}");
+        client.decide(&protected, "deny");
         client.event_of("run_complete");
         assert!(!fixture.path(path).exists(), "{path}");
     }
@@ -51,9 +51,9 @@ fn a_link_to_a_startup_file_needs_approval_like_the_file() {
     for path in ["work/env/x.conf", "work/aliases"] {
         fixture.script(&[("sandbox_write_file", json!({"path": path, "content": "x"}))]);
         client.prompt(&session, "write");
-        let asked = write_approval_request(&mut client, path);
-        assert_eq!(asked["payload"]["details"]["risk"], "critical", "{path}: {asked}");
-        client.decide(&asked, "deny");
+        let protected = write_approval_request(&mut client, path);
+        assert_eq!(protected["payload"]["details"]["risk"], "critical", "{path}: {protected}");
+        client.decide(&protected, "deny");
         client.event_of("run_complete");
     }
     assert!(!fixture.path(".bash_aliases").exists() && !fixture.path(".config/environment.d/x.conf").exists());
@@ -66,7 +66,7 @@ fn startup_files_in_a_workspace_below_the_home_need_approval_unless_the_workspac
     );
     let fixture = Fixture::new();
     fs::write(fixture.path(".config/push/config.toml"), "[approvals]\npreset = \"trusted\"\n").unwrap();
-    for (workspace, asked, free) in [
+    for (workspace, protected, free) in [
         (".config", &["environment.d/x.conf", "git/config", "nvim/init.lua"][..], &["tool/settings"][..]),
         (".local/share", &["applications/x.desktop", "systemd/user/x.service"], &["notes/x"]),
         (".config/nvim", &[], &["init.lua", "lua/plugins.lua"]),
@@ -74,7 +74,7 @@ fn startup_files_in_a_workspace_below_the_home_need_approval_unless_the_workspac
     ] {
         fs::create_dir_all(fixture.path(workspace)).unwrap();
         let (mut client, session) = fixture.session(&fixture.path(workspace));
-        for path in asked {
+        for path in protected {
             fixture.script(&[("sandbox_write_file", json!({"path": path, "content": "x"}))]);
             client.prompt(&session, "write");
             let question = write_approval_request(&mut client, path);

@@ -35,17 +35,17 @@ fn a_fifo_that_appears_under_a_session_fails_its_runs_and_nothing_else() {
     let (mut client, session) = fixture.session(&fixture.path("work"));
     fs::create_dir(fixture.path("work/.push")).unwrap();
     fifo(&fixture.path("work/.push/config.toml"));
-    let (ended, said) = outcome(&run_and_approve(&mut client, &session, "go"));
-    assert_eq!(ended, "failed", "{said}");
-    assert!(said.contains("is a FIFO"), "{said}");
+    let (ended, text) = outcome(&run_and_approve(&mut client, &session, "go"));
+    assert_eq!(ended, "failed", "{text}");
+    assert!(text.contains("is a FIFO"), "{text}");
     // The steps of a playbook come from the user, and follow the same rules.
     let mut other = fixture.daemon.connect();
     let start = json!({"cwd": fixture.path("work/sub"), "environment": fixture.environment()});
     let playbook = other.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
     fs::create_dir(fixture.path("work/sub/.push")).unwrap();
     fifo(&fixture.path("work/sub/.push/config.toml"));
-    let (ended, said) = outcome(&run_and_approve(&mut other, &playbook, "$ echo hello"));
-    assert_eq!(ended, "failed", "{said}");
+    let (ended, text) = outcome(&run_and_approve(&mut other, &playbook, "$ echo hello"));
+    assert_eq!(ended, "failed", "{text}");
     fixture.daemon.connect().ping();
     fixture.daemon.stop();
 }
@@ -71,8 +71,8 @@ fn a_fifo_among_the_files_for_the_model_is_neither_waited_for_nor_read() {
     let results = tool_results(&events);
     assert_eq!(results.len(), calls.len(), "{events:?}");
     assert!(results[0].2.contains("needle") && results[0].2.contains("is not a regular file"), "{results:?}");
-    for (status, kind, said) in &results[1..4] {
-        assert_eq!((status.as_str(), kind.as_str()), ("failed", "NOT_A_FILE"), "{said}");
+    for (status, kind, text) in &results[1..4] {
+        assert_eq!((status.as_str(), kind.as_str()), ("failed", "NOT_A_FILE"), "{text}");
     }
     assert_eq!(results[4].0, "done");
     fixture.daemon.stop();
@@ -135,8 +135,8 @@ fn a_huge_ignore_file_does_not_exhaust_memory() {
     let (mut client, session) = fixture.session(&fixture.path("work"));
     fixture.script(&[("sandbox_search", json!({"pattern": "needle"}))]);
     let events = run_and_approve(&mut client, &session, "go");
-    let (_, _, said) = &tool_results(&events)[0];
-    assert!(said.contains("needle") && said.contains("patterns are used"), "{said}");
+    let (_, _, text) = &tool_results(&events)[0];
+    assert!(text.contains("needle") && text.contains("patterns are used"), "{text}");
     let status = fs::read_to_string(format!("/proc/{}/status", fixture.daemon.pid())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let kibibytes: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap();

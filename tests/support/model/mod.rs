@@ -94,7 +94,7 @@ pub(crate) struct Shared {
 pub(crate) struct Window {
     /// In tokens of four bytes.
     pub(crate) tokens: usize,
-    pub(crate) told: WindowReport,
+    pub(crate) report: WindowReport,
 }
 
 /// Where the server reports the context window.
@@ -153,8 +153,8 @@ impl ModelServer {
     }
 
     /// Sets the context window; longer prompts are refused, and use no reply of the script.
-    pub(crate) fn has_window(&self, tokens: usize, told: WindowReport) {
-        *self.shared.window.lock().unwrap() = Some(Window { tokens, told });
+    pub(crate) fn has_window(&self, tokens: usize, report: WindowReport) {
+        *self.shared.window.lock().unwrap() = Some(Window { tokens, report });
     }
 
     /// How many requests were refused because they were too long.
@@ -228,7 +228,7 @@ impl Shared {
         }
         *self.refused.lock().unwrap() += 1;
         let most = window.tokens;
-        let message = match window.told {
+        let message = match window.report {
             WindowReport::InErrors => format!("maximum context length is {most} tokens, not {tokens}"),
             WindowReport::Nowhere | WindowReport::InTheList | WindowReport::InProperties => {
                 "this is more than the context window".to_owned()

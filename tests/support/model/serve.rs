@@ -75,8 +75,8 @@ async fn connection(mut stream: TcpStream, shared: Arc<Shared>) {
 fn lookup(seen: &Seen, shared: &Shared) -> Reply {
     let models = shared.models.lock().unwrap().clone();
     let window = *shared.window.lock().unwrap();
-    let told = |told| window.filter(|window| window.told == told).map(|window| window.tokens);
-    let listed = told(WindowReport::InTheList);
+    let tokens_for = |report| window.filter(|window| window.report == report).map(|window| window.tokens);
+    let listed = tokens_for(WindowReport::InTheList);
     let list =
         |name: &str| -> Value { models.iter().map(|model| json!({ name: model, "max_model_len": listed })).collect() };
     let path = seen.path.split('?').next().unwrap_or_default();
@@ -84,8 +84,8 @@ fn lookup(seen: &Seen, shared: &Shared) -> Reply {
         "/api/version" => Reply::status(200, r#"{"version":"0.12.0"}"#),
         "/api/tags" => Reply::status(200, &json!({ "models": list("name") }).to_string()),
         "/v1/models" => Reply::status(200, &json!({ "data": list("id") }).to_string()),
-        "/props" if told(WindowReport::InProperties).is_some() => {
-            let settings = json!({ "n_ctx": told(WindowReport::InProperties) });
+        "/props" if tokens_for(WindowReport::InProperties).is_some() => {
+            let settings = json!({ "n_ctx": tokens_for(WindowReport::InProperties) });
             Reply::status(200, &json!({ "default_generation_settings": settings }).to_string())
         }
         "/api/show" if listed.is_some() => {

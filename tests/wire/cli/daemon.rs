@@ -76,7 +76,8 @@ fn a_hundred_clients_at_once_start_one_daemon() {
     let clients: Vec<Running> = (0..100).map(|_| home.start(&["sessions"])).collect();
     for client in clients {
         let output = client.wait_for_output();
-        assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), "", ""), "{output:?}");
+        let expected = (Some(0), "", "no sessions; `push run MESSAGE` starts one\n");
+        assert_eq!((output.code, output.out.as_str(), output.err.as_str()), expected, "{output:?}");
     }
     let pid = home.daemon_pid();
     wait_until("the losers to be gone", || daemons_of(&home) == [pid]);

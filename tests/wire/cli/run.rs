@@ -110,21 +110,21 @@ fn standard_input_is_appended_to_a_message_and_never_run() {
     let words = ["run", "--headless", "--provider", "ollama", "--model", "m", "review this"];
     let variables = [("OLLAMA_HOST", server.url())];
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let asked = |server: &ModelServer| {
+    let last_prompt = |server: &ModelServer| {
         let seen = server.seen().into_iter().rfind(|seen| seen.method == "POST").expect("a request");
         let messages = seen.body["messages"].as_array().expect("messages").clone();
         messages.last().expect("a message")["content"].as_str().expect("a text").to_owned()
     };
     assert_eq!(home.push_with(&words, &variables, "-old\n+new\n").code, Some(0));
-    assert_eq!(asked(&server), "review this\n\n-old\n+new\n");
+    assert_eq!(last_prompt(&server), "review this\n\n-old\n+new\n");
     let without: Vec<&str> = words.into_iter().chain(["--no-stdin"]).collect();
     assert_eq!(home.push_with(&without, &variables, "-old\n").code, Some(0));
-    assert_eq!(asked(&server), "review this");
+    assert_eq!(last_prompt(&server), "review this");
     home.write("diff", "-a\n+b\n");
     let mut command = home.command(&words);
     command.envs(variables.iter().copied()).stdin(fs::File::open(home.path().join("diff")).unwrap());
     assert_eq!(Running::start(command).wait_for_output().code, Some(0));
-    assert_eq!(asked(&server), "review this\n\n-a\n+b\n");
+    assert_eq!(last_prompt(&server), "review this\n\n-a\n+b\n");
     let output = home.push_with_input(&["run", "$ echo typed"], "$ echo piped > ran\n");
     assert_eq!((output.code, output.out.as_str()), (Some(0), "typed\n"), "{output:?}");
     assert_eq!(home.read("ran"), "");

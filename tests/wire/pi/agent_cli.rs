@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::pi::line::Transport;
-use crate::pi::play;
+use crate::pi::runner;
 use crate::support::skip::skip;
 
 const PACKAGE: &str = "@mariozechner/pi-coding-agent";
@@ -118,7 +118,7 @@ fn the_pi_agent_reads_our_summary_and_our_fork() {
 /// Runs a transcript with steps of the agent.
 fn run_with_agent(text: &str) {
     match installed() {
-        Ok(_) => play::run(Transport::Web, text),
+        Ok(_) => runner::run(Transport::Web, text),
         Err(why) => skip(why),
     }
 }
@@ -165,8 +165,8 @@ fn install(cache: &Path, location: &Path) -> Result<(), String> {
     command.arg(draft.path()).arg(format!("{PACKAGE}@{VERSION}"));
     let output = bounded(command)?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("npm cannot install {PACKAGE}: {}", said.lines().next().unwrap_or_default()));
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("npm cannot install {PACKAGE}: {}", text.lines().next().unwrap_or_default()));
     }
     match fs::rename(draft.path(), location) {
         // A concurrent test has installed it.
@@ -181,9 +181,9 @@ fn bounded(mut command: Command) -> Result<Output, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|error| format!("{name} cannot be run: {error}"))?;
     let group = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
-    let (tell, told) = mpsc::channel();
-    let waiting = thread::spawn(move || drop(tell.send(child.wait_with_output())));
-    let output = match told.recv_timeout(TIMEOUT) {
+    let (sender, reported) = mpsc::channel();
+    let waiting = thread::spawn(move || drop(sender.send(child.wait_with_output())));
+    let output = match reported.recv_timeout(TIMEOUT) {
         Ok(output) => output.map_err(|error| error.to_string()),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
             // It may have ended already.

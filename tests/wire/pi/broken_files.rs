@@ -156,45 +156,43 @@ transcripts! {
         contains ${file} asked first / One / half written / asked second / Two / asked third / Three
     "#
 
-    a_daemon_killed_after_a_new_conversation_started_continues_in_the_new_file => r#"
+    a_daemon_killed_after_a_session_switched_its_file_continues_in_the_new_file => r#"
         model "One"
         model "Two"
+        file .pi/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"from before\",\"timestamp\":1767225601000}}\n"
         > create_session @s
         ok {"data":{"sessionInfo":{"sessionFile":"$first"}}}
         > prompt @s {"message":"asked first"}
         ok
         until ${first} One
-        > new_session @s
+        > switch_session_file @s {"sessionPath":"${home}/work/.pi/sessions/old.jsonl"}
         ok
-        > get_state @s
-        ok {"data":{"sessionFile":"$second"}}
         crash 1
         > prompt @s {"message":"asked second"}
         ok
-        until ${second} Two
-        contains ${second} asked second / Two
-        lacks ${second} asked first
+        until .pi/sessions/old.jsonl Two
+        contains .pi/sessions/old.jsonl from before / asked second / Two
+        lacks .pi/sessions/old.jsonl asked first
         lacks ${first} asked second
-        request 1 {"messages":[{"role":"system"},{"content":"asked second"}]}
+        request 1 {"messages":[{"role":"system"},{"content":"from before"},{"content":"asked second"}]}
     "#
 
-    a_daemon_killed_before_a_new_conversation_started_continues_in_the_old_file => r#"
+    a_daemon_killed_before_a_session_switched_its_file_continues_in_the_old_file => r#"
         model "One"
         model "Two"
+        file .pi/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"from before\",\"timestamp\":1767225601000}}\n"
         > create_session @s
         ok {"data":{"sessionInfo":{"sessionFile":"$first"}}}
         > prompt @s {"message":"asked first"}
         ok
         until ${first} One
-        > new_session @s
+        > switch_session_file @s {"sessionPath":"${home}/work/.pi/sessions/old.jsonl"}
         ok
-        > get_state @s
-        ok {"data":{"sessionFile":"$second"}}
         crash 1000000
         > prompt @s {"message":"asked second"}
         ok
         until ${first} Two
         contains ${first} asked first / One / asked second / Two
-        absent ${second}
+        lacks .pi/sessions/old.jsonl asked second
     "#
 }

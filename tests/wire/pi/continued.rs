@@ -103,7 +103,7 @@ transcripts! {
         ok
         until ${first} One
         > new_session @s
-        ok {"sessionVersion":2}
+        ok {"data":{"sessionId":"$child"},"sessionVersion":2}
         > get_state @s
         ok {"data":{"sessionFile":"$second"}}
         > prompt @s {"message":"asked second"}
@@ -114,8 +114,10 @@ transcripts! {
         contains ${second} "parentSession":"${first}" / asked second / Two
         lacks ${second} asked first
         kill
-        > get_state @s
+        > get_state @${child}
         ok {"data":{"sessionFile":"${second}","messageCount":2}}
+        > get_state @s
+        ok {"data":{"sessionFile":"${first}","messageCount":2}}
     "#
 
     fork_copies_the_earlier_entries_into_another_file => r#"

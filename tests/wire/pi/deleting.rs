@@ -1,7 +1,7 @@
 //! Which session files are deleted with a session: those created for it, and imported ones only on request.
 
 transcripts! {
-    push_delete_removes_every_file_that_was_created_for_the_session => r#"
+    push_delete_removes_the_file_that_was_created_for_the_session_and_not_that_of_its_child => r#"
         model "One"
         model "Two"
         model "Three"
@@ -11,7 +11,7 @@ transcripts! {
         ok
         until ${first} One
         > new_session @s
-        ok
+        ok {"data":{"sessionId":"$child"}}
         > get_state @s
         ok {"data":{"sessionFile":"$second"}}
         > prompt @s {"message":"asked second"}
@@ -24,10 +24,14 @@ transcripts! {
         until ${other} Three
         cli delete s --yes
         absent ${first}
-        absent ${second}
+        contains ${second} asked second / Two
         contains ${other} asked elsewhere
         > list_stored_sessions
-        ok {"data":{"sessions":[{"sessionId":"t"}]}}
+        ok {"data":{"sessions":["$has",{"sessionId":"t"},{"sessionId":"${child}"}]}}
+        > get_state @s
+        ok {"data":{"sessionId":"${child}","messageCount":2}}
+        cli delete ${child} --yes
+        absent ${second}
     "#
 
     push_delete_keeps_an_imported_file_unless_requested_otherwise => r#"

@@ -85,11 +85,11 @@ fn check_responses(log: &[Value], sent: &[SentCommand]) {
             // Another connection has used the same id.
             continue;
         }
-        for (told, answer) in finished.iter().zip(admitted) {
+        for (event, answer) in finished.iter().zip(admitted) {
             for field in ["success", "error", "sessionVersion", "replayed"] {
-                assert_eq!(told["data"][field], answer[field], "{field} of {told} and {answer}");
+                assert_eq!(event["data"][field], answer[field], "{field} of {event} and {answer}");
             }
-            assert_eq!(told["data"]["commandType"], answer["command"]);
+            assert_eq!(event["data"]["commandType"], answer["command"]);
         }
     }
 }
@@ -131,11 +131,11 @@ fn check_versions(log: &[Value], sent: &[SentCommand], clients: Clients) {
             with.command["sessionId"] == *session || answer["data"]["sessionId"] == *session
         };
         let others = sent.iter().enumerate().filter(|(other, with)| *other != number && names(with));
-        let beside = others.clone().any(|(other, with)| match answer_of(&with.command) {
+        let elsewhere = others.clone().any(|(other, with)| match answer_of(&with.command) {
             Some((done, _)) => !(done < *at || (other > number && with.at > answered)),
             None => with.at <= answered,
         });
-        if beside || clients == Clients::Several || answer["replayed"] == true {
+        if elsewhere || clients == Clients::Several || answer["replayed"] == true {
             continue;
         }
         // A failure changes nothing; a repetition has the version of the first response.

@@ -95,6 +95,34 @@ transcripts! {
         no Session version mismatch: expected 0, got 1
     "#
 
+    push_gets_the_messages_of_the_fork_in_which_pi_continues_and_of_its_parent => r#"
+        model "One"
+        model "Two"
+        model "Three"
+        > create_session @s
+        ok
+        > prompt @s {"message":"first"}
+        ok
+        ev agent_end @s
+        > prompt @s {"message":"second"}
+        ok
+        ev agent_end @s
+        push get_session_messages {"sessionId":"s"} -> {"messages":[{"text":"first"},{"text":"One"},{"text":"second"},{"text":"Two"}],"done":true}
+        > get_fork_messages @s
+        ok {"data":{"messages":[{"text":"first"},{"entryId":"$second","text":"second"}]}}
+        > fork @s {"entryId":"${second}"}
+        ok {"data":{"sessionId":"$child"}}
+        push get_session_messages {"sessionId":"${child}"} -> {"messages":[{"text":"first"},{"text":"One"}],"done":true}
+        > prompt @s {"message":"instead"}
+        ok
+        ev agent_end @s
+        push get_session_messages {"sessionId":"${child}"} -> {"messages":[{"text":"first"},{"text":"One"},{"text":"instead"},{"text":"Three"}],"done":true}
+        push get_session_messages {"sessionId":"s"} -> {"messages":[{"text":"first"},{"text":"One"},{"text":"second"},{"text":"Two"}],"done":true}
+        kill
+        push get_session_messages {"sessionId":"${child}"} -> {"messages":[{"text":"first"},{"text":"One"},{"text":"instead"},{"text":"Three"}],"done":true}
+        push get_session_messages {"sessionId":"s"} -> {"messages":[{"text":"first"},{"text":"One"},{"text":"second"},{"text":"Two"}],"done":true}
+    "#
+
     push_receives_the_events_of_a_shell_command_of_pi => r#"
         > create_session @s
         ok

@@ -166,16 +166,16 @@ fn a_port_in_use_and_an_invalid_configuration_are_reported_at_startup() {
 #[test]
 fn the_port_comes_from_the_flag_the_variable_or_the_configuration() {
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let told = |daemon: &Daemon| daemon.connect().get("get_metrics", json!({}))["pi"].clone();
-    assert_eq!(told(&Daemon::start()), Value::Null, "nobody asked for it");
+    let pi_address = |daemon: &Daemon| daemon.connect().get("get_metrics", json!({}))["pi"].clone();
+    assert_eq!(pi_address(&Daemon::start()), Value::Null, "nobody asked for it");
     let only = Daemon::start_with(&[("PI_SERVER_PORT", "0")]);
-    assert_eq!(told(&only), Value::Null, "a port alone opens nothing");
+    assert_eq!(pi_address(&only), Value::Null, "a port alone opens nothing");
     let (file, variable) = (free(), free());
     let listen = format!("enabled = true\nlisten = '{file}'");
-    assert_eq!(told(&Daemon::start_in(home_with_config(&listen), &[], &[])), json!(file.to_string()));
+    assert_eq!(pi_address(&Daemon::start_in(home_with_config(&listen), &[], &[])), json!(file.to_string()));
     let port = variable.port().to_string();
     let moved = Daemon::start_in(home_with_config(&listen), &[("PI_SERVER_PORT", &port)], &[]);
-    assert_eq!(told(&moved), json!(variable.to_string()));
+    assert_eq!(pi_address(&moved), json!(variable.to_string()));
     let server = PiDaemon::with(&listen, &[("PI_SERVER_PORT", &port)]);
     assert!(server.address != file && server.address != variable && server.address.port() != 0, "{}", server.address);
     let shown = server.push(&["daemon", "status", "--json"]);

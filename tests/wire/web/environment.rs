@@ -103,8 +103,8 @@ fn a_failing_login_shell_is_reported_and_the_daemon_s_environment_is_used() {
         assert!(printed.contains("OWN=daemons") && !printed.contains("OWN_TOKEN"), "{name}: {printed}");
         let log = String::from_utf8(server.push(&["log", "s"]).stdout).unwrap();
         let reload = server.push(&["daemon", "reload"]);
-        let told = String::from_utf8(reload.stderr).unwrap();
-        assert!(!reload.status.success() && told.contains(why) && told.contains(&shell), "{name}: {told} {log}");
+        let stderr = String::from_utf8(reload.stderr).unwrap();
+        assert!(!reload.status.success() && stderr.contains(why) && stderr.contains(&shell), "{name}: {stderr} {log}");
     }
 }
 

@@ -23,7 +23,7 @@ fn another_user_connects_only_with_a_token() {
     }
     let stage = TempDir::new().unwrap();
     fs::set_permissions(stage.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = stage.path().join("stranger");
+    let program = stage.path().join("other-user");
     // Copied by another process: a concurrently forked child of this process would hold the copy open for
     // writing, and a
     // file that is open for writing cannot be executed.

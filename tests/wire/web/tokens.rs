@@ -3,9 +3,10 @@
 use std::os::unix::fs::MetadataExt;
 
 use serde_json::{Value, json};
+use tungstenite::Message;
 
 use crate::support::daemon::Daemon;
-use crate::web::client::{PiDaemon, create_token, home_with_config, push_in, status};
+use crate::web::client::{PiDaemon, Socket, create_token, home_with_config, push_in, status};
 
 #[test]
 fn where_a_token_is_required_only_a_valid_one_is_admitted() {
@@ -41,6 +42,51 @@ fn a_wrong_token_is_refused_also_where_none_is_needed() {
     assert_eq!(status(&server.upgrade_response("/", &[("Authorization", "Bearer ptk_wrong")])), "401");
     let secret = create_token(&server.daemon.home);
     server.socket("/", &[("authorization", &format!("Bearer {secret}"))]).assert_ready();
+}
+
+#[test]
+fn a_token_of_pi_has_the_rights_of_its_role() {
+    let server = PiDaemon::new();
+    let session = "of-the-owner";
+    let mut number = 0;
+    let mut ask = |socket: &mut Socket, mut command: Value| {
+        number += 1;
+        command["id"] = json!(format!("c{number}"));
+        socket.0.send(Message::text(command.to_string())).unwrap();
+        loop {
+            let line = socket.json();
+            if line["type"] == "response" && line["id"] == command["id"] {
+                return line;
+            }
+        }
+    };
+    let mut owner = server.socket("/", &[]);
+    let created = ask(&mut owner, json!({"type": "create_session", "sessionId": session}));
+    assert_eq!(created["success"], true, "{created}");
+    let roles = ["observer", "prompter", "approver", "owner"];
+    for (at, role) in roles.into_iter().enumerate() {
+        let made = server.push(&["token", "new", "--role", role]);
+        let secret = String::from_utf8(made.stdout).unwrap();
+        let mut socket = server.socket("/", &[("authorization", &format!("Bearer {}", secret.trim()))]);
+        let export = server.daemon.home.path().join(format!("{role}.html"));
+        for (command, from) in [
+            (json!({"type": "get_state", "sessionId": session}), "observer"),
+            (json!({"type": "create_session", "sessionId": role}), "prompter"),
+            (json!({"type": "abort", "sessionId": session}), "prompter"),
+            // The steps of a playbook run without asking.
+            (json!({"type": "prompt", "sessionId": session, "message": "$ true"}), "owner"),
+            (json!({"type": "bash", "sessionId": session, "command": "true"}), "owner"),
+            (json!({"type": "export_html", "sessionId": session, "outputPath": export}), "owner"),
+            (json!({"type": "set_session_name", "sessionId": session, "name": role}), "owner"),
+            (json!({"type": "new_session", "sessionId": session}), "owner"),
+            (json!({"type": "delete_session", "sessionId": session}), "owner"),
+        ] {
+            let answer = ask(&mut socket, command.clone());
+            let least = roles.iter().position(|role| *role == from).unwrap();
+            assert_eq!(answer["success"] == true, at >= least, "{role}: {command} {answer}");
+        }
+        assert_eq!(export.exists(), role == "owner", "{role}");
+    }
 }
 
 #[test]

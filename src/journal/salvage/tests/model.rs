@@ -89,6 +89,10 @@ impl Model {
         let mut model = Self { sessions, database: Vec::new(), log: Vec::new(), checkpointed: Vec::new() };
         for round in 11.. {
             model.sessions.get_mut(&3).expect("a session").round(&journal, round, 3).await;
+            // The writer answers an empty batch after the checkpoint that may follow the round, so that the files
+            // are not read while it changes them.
+            let barrier = Batch::new(model.sessions[&3].id.clone());
+            journal.commit(barrier).await.expect("an answer").expect("nothing to do");
             (model.database, model.log) = (read(DATABASE), read(LOG));
             // The writer may just have checkpointed the log; the last events must be in the log alone.
             if model.salvage(&model.database, &[], RowTolerance::Exact).events < model.events() {

@@ -157,7 +157,7 @@ impl FileImage {
     /// Returns one possible content.
     fn random_content(&self, random: &mut Random, ops: &[Op]) -> Vec<u8> {
         let mut bytes = self.durable.clone();
-        let luck = match random.below(8) {
+        let survival = match random.below(8) {
             0 => Survival::All,
             1 => Survival::None,
             2..=4 => Survival::Prefix(random.below(100)),
@@ -169,14 +169,14 @@ impl FileImage {
         for (number, later) in self.pending.iter().enumerate() {
             shrunk |= matches!(ops[later.op], Op::Length { .. });
             let kept = later.status == OpStatus::Durable
-                || match luck {
+                || match survival {
                     Survival::All => true,
                     Survival::None => false,
                     Survival::Prefix(share) => (number as u64) * 100 < share * self.pending.len() as u64,
                     Survival::Random(chance) => random.below(100) < chance,
                 };
             // Near the cut, and sometimes elsewhere, a write is torn.
-            let torn = later.status != OpStatus::Durable && !matches!(luck, Survival::All | Survival::None);
+            let torn = later.status != OpStatus::Durable && !matches!(survival, Survival::All | Survival::None);
             if torn && random.one_in(6) {
                 tear(&mut bytes, &ops[later.op], random);
             } else if kept {

@@ -38,13 +38,13 @@ pub(in super::super) struct RequestLog {
 impl RequestLog {
     /// Returns how many batches must be there, and how many may, after a power loss at `cut`.
     pub(in super::super) fn bounds(&self, cut: usize) -> (usize, usize) {
-        let said = self.floors.iter().filter(|(at, _)| *at <= cut).map(|(_, count)| *count);
+        let floors = self.floors.iter().filter(|(at, _)| *at <= cut).map(|(_, count)| *count);
         let answered = self.entries.iter().enumerate().filter_map(|(index, entry)| {
             let (at, result) = entry.answer.as_ref()?;
             let durable = result.is_ok() && entry.batch.durability == Durability::Synced && *at <= cut;
             durable.then_some(index + 1)
         });
-        let least = said.chain(answered).max().unwrap_or(0).max(self.before);
+        let least = floors.chain(answered).max().unwrap_or(0).max(self.before);
         let later = self.entries.iter().skip(self.before);
         let most = self.before + later.take_while(|entry| entry.submitted < cut).count();
         // A batch that changes nothing on the disk is durable as soon as it is submitted.

@@ -85,8 +85,8 @@ impl SessionContents {
                 break;
             }
         }
-        let said: Vec<_> = known.iter().map(|(after, last)| (after.number() + 1, last.number())).collect();
-        assert_eq!(said, holes, "what restores a session knows its holes");
+        let gaps: Vec<_> = known.iter().map(|(after, last)| (after.number() + 1, last.number())).collect();
+        assert_eq!(gaps, holes, "what restores a session knows its holes");
         Ok(Self { meta, reserved, token_hash, checkpoint, blocks, holes, text })
     }
 

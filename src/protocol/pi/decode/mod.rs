@@ -12,8 +12,10 @@ use serde_json::{Map, Value};
 
 use super::error_text;
 use super::kind::{Kind, SessionRequirement};
-use super::request::Request;
 use crate::kernel::id::SessionId;
+use crate::protocol::error::{Code, ErrorBody};
+use crate::protocol::intent::{Intent, Malformed, Request, RequestTag};
+use crate::protocol::operation::CommandRequest;
 use fields::{FieldError, Fields};
 
 /// Size limits of a command.
@@ -52,50 +54,32 @@ impl Default for DecodeLimits {
     }
 }
 
-/// A line that is not a valid command, with the parts of it that the response echoes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MalformedRequest {
-    /// The client's id for the command.
-    pub id: Option<String>,
-    /// The command's type as sent; `unknown` if there is none.
-    pub command: String,
-    /// The error text of the response.
-    pub error: String,
-}
-
-impl MalformedRequest {
-    /// Makes the refusal of a line without a readable id or type.
-    pub fn unreadable(error: impl Into<String>) -> Self {
-        Self { id: None, command: UNKNOWN.to_owned(), error: error.into() }
-    }
-}
-
 /// Decodes one line.
 ///
 /// # Errors
 ///
 /// Returns the response to a malformed line, which is not admitted as a command.
-pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Box<MalformedRequest>> {
+pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Malformed> {
     let mut map = match serde_json::from_slice::<Value>(line) {
         Ok(Value::Object(map)) => map,
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             let error = error_text::invalid("command", "must be a JSON object");
-            return Err(Box::new(MalformedRequest::unreadable(error)));
+            return Err(refuse(None, None, error));
         }
         Err(_) => {
             let id = identity::from_head(line).id.filter(|id| is_echoed(id, limits.id));
-            return Err(Box::new(MalformedRequest { id, ..MalformedRequest::unreadable(error_text::INVALID_JSON) }));
+            return Err(refuse(id, None, error_text::INVALID_JSON));
         }
     };
     match parse_request(&map, limits) {
-        Ok(mut request) => {
+        Ok((tag, mut command)) => {
             map.remove("id");
             map.remove("idempotencyKey");
             // serde_json sorts the keys of a map, so equivalent commands get equal text.
-            request.canonical = Value::Object(map).to_string();
-            Ok(request)
+            command.canonical = Value::Object(map).to_string();
+            Ok(Request { tag, intent: Intent::Command(Box::new(command)) })
         }
-        Err(error) => Err(Box::new(malformed(&map, &error, limits))),
+        Err(error) => Err(malformed(&map, &error, limits)),
     }
 }
 
@@ -105,22 +89,24 @@ pub fn has_request_id(head: &[u8]) -> bool {
 }
 
 /// Builds the refusal of an oversized message from its first and last bytes.
-pub fn too_long(head: &[u8], tail: &[u8], bytes: u64, limit: usize, limits: &DecodeLimits) -> MalformedRequest {
+pub fn too_long(head: &[u8], tail: &[u8], bytes: u64, limit: usize, limits: &DecodeLimits) -> Malformed {
     let found = identity::from_head(head);
     let id = found.id.or_else(|| identity::id_from_tail(tail)).filter(|id| is_echoed(id, limits.id));
     let command = found.command.filter(|command| is_echoed(command, limits.name));
-    MalformedRequest {
-        id,
-        command: command.unwrap_or_else(|| UNKNOWN.to_owned()),
-        error: error_text::too_long(bytes, limit),
-    }
+    refuse(id, command, error_text::too_long(bytes, limit))
 }
 
-const UNKNOWN: &str = "unknown";
+/// Makes the refusal of a message with the readable parts that its response repeats.
+pub(super) fn refuse(id: Option<String>, command: Option<String>, error: impl Into<String>) -> Malformed {
+    let kind_name = command.unwrap_or_else(|| "unknown".to_owned());
+    let tag = RequestTag { request_id: id, kind_name, session: None };
+    Malformed { tag, error: ErrorBody::permanent(Code::InvalidRequest, error) }
+}
+
 /// Prefix of the ids that the server assigns.
 const RESERVED_PREFIX: &str = "anon:";
 
-fn parse_request(map: &Map<String, Value>, limits: &DecodeLimits) -> Result<Request, FieldError> {
+fn parse_request(map: &Map<String, Value>, limits: &DecodeLimits) -> Result<(RequestTag, CommandRequest), FieldError> {
     let fields = Fields::new(map);
     let name = fields.any_text("type")?.ok_or_else(|| FieldError::new("type", "must be a string"))?;
     let kind = Kind::parse(name).ok_or_else(|| unknown_type(name, limits))?;
@@ -130,14 +116,15 @@ fn parse_request(map: &Map<String, Value>, limits: &DecodeLimits) -> Result<Requ
     }
     let idempotency_key = fields.non_empty_text("idempotencyKey", limits.id)?;
     let depends_on = fields.id_list("dependsOn", limits.dependencies, limits.id)?;
-    let if_session_version = fields.number("ifSessionVersion")?;
+    let if_version = fields.number("ifSessionVersion")?;
     let session = session(&fields, kind, limits)?;
-    if if_session_version.is_some() && session.is_none() {
+    if if_version.is_some() && session.is_none() {
         return Err(FieldError::new("ifSessionVersion", "needs a command that names a session"));
     }
-    let body = payload::read(kind, &fields, limits)?;
-    let canonical = String::new();
-    Ok(Request { id, kind, session, depends_on, if_session_version, idempotency_key, body, canonical })
+    let operation = payload::read(kind, &fields, limits)?;
+    let (policy, canonical) = (kind.policy(), String::new());
+    let command = CommandRequest { depends_on, if_version, idempotency_key, policy, canonical, operation };
+    Ok((RequestTag { request_id: id, kind_name: name.to_owned(), session }, command))
 }
 
 fn session(fields: &Fields<'_>, kind: Kind, limits: &DecodeLimits) -> Result<Option<SessionId>, FieldError> {
@@ -163,16 +150,13 @@ fn unknown_type(name: &str, limits: &DecodeLimits) -> FieldError {
     FieldError::new("type", format!("Unknown command type '{name}'"))
 }
 
-fn malformed(map: &Map<String, Value>, error: &FieldError, limits: &DecodeLimits) -> MalformedRequest {
+fn malformed(map: &Map<String, Value>, error: &FieldError, limits: &DecodeLimits) -> Malformed {
     let repeated = |name: &str, most: usize| {
         let text = map.get(name).and_then(Value::as_str)?;
         is_echoed(text, most).then(|| text.to_owned())
     };
-    MalformedRequest {
-        id: repeated("id", limits.id),
-        command: repeated("type", limits.name).unwrap_or_else(|| UNKNOWN.to_owned()),
-        error: error_text::invalid(&error.field, &error.message),
-    }
+    let error = error_text::invalid(&error.field, &error.message);
+    refuse(repeated("id", limits.id), repeated("type", limits.name), error)
 }
 
 /// Returns whether a response echoes a text: it is not empty and has at most `most` characters.

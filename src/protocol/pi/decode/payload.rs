@@ -6,66 +6,64 @@ use super::DecodeLimits;
 use super::fields::{FieldError, Fields, PathRule};
 use super::image;
 use crate::kernel::id::Json;
+use crate::protocol::operation::{ContextInclusion, Delivery, Direction, Operation, Thinking, UiResponse, UserInput};
 use crate::protocol::pi::kind::Kind;
-use crate::protocol::pi::request::{
-    ContextInclusion, Direction, RequestBody, StreamingBehavior, Thinking, UiResponse, UserInput,
-};
 
 /// Decodes the parameters of a command.
-pub(super) fn read(kind: Kind, fields: &Fields<'_>, limits: &DecodeLimits) -> Result<RequestBody, FieldError> {
+pub(super) fn read(kind: Kind, fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Operation, FieldError> {
     Ok(match kind {
-        Kind::ListSessions => RequestBody::ListSessions,
-        Kind::CreateSession => RequestBody::CreateSession { cwd: fields.path("cwd", limits.path, PathRule::Absolute)? },
-        Kind::DeleteSession => RequestBody::DeleteSession,
-        Kind::SwitchSession => RequestBody::SwitchSession,
-        Kind::GetMetrics => RequestBody::GetMetrics,
-        Kind::HealthCheck => RequestBody::HealthCheck,
-        Kind::ListStoredSessions => RequestBody::ListStoredSessions,
-        Kind::LoadSession => RequestBody::LoadSession { path: session_path(fields, limits)? },
-        Kind::GetAvailableModels => RequestBody::GetAvailableModels,
-        Kind::GetCommands => RequestBody::GetCommands,
-        Kind::GetSkills => RequestBody::GetSkills,
-        Kind::GetTools => RequestBody::GetTools,
-        Kind::ListSessionFiles => RequestBody::ListSessionFiles,
+        Kind::ListSessions => Operation::ListSessions,
+        Kind::CreateSession => Operation::CreateSession { cwd: fields.path("cwd", limits.path, PathRule::Absolute)? },
+        Kind::DeleteSession => Operation::UnloadSession,
+        Kind::SwitchSession => Operation::Subscribe,
+        Kind::GetMetrics => Operation::Metrics,
+        Kind::HealthCheck => Operation::Health,
+        Kind::ListStoredSessions => Operation::ListStoredSessions,
+        Kind::LoadSession => Operation::LoadSession { path: session_path(fields, limits)? },
+        Kind::GetAvailableModels => Operation::ListModels,
+        Kind::GetCommands => Operation::ListSlashCommands,
+        Kind::GetSkills => Operation::ListSkills,
+        Kind::GetTools => Operation::ListTools,
+        Kind::ListSessionFiles => Operation::ListSessionFiles,
         Kind::Prompt => {
             let streaming = fields.keyword("streamingBehavior", "steer, followUp", streaming)?;
-            RequestBody::Prompt { input: user_input(fields, limits)?, streaming_behavior: streaming }
+            Operation::Prompt { input: user_input(fields, limits)?, during_run: streaming }
         }
-        Kind::Steer => RequestBody::Steer(user_input(fields, limits)?),
-        Kind::FollowUp => RequestBody::FollowUp(user_input(fields, limits)?),
-        Kind::Abort => RequestBody::Abort,
-        Kind::GetState => RequestBody::GetState,
-        Kind::GetMessages => RequestBody::GetMessages,
-        Kind::SetModel => RequestBody::SetModel {
+        Kind::Steer => Operation::Steer(user_input(fields, limits)?),
+        Kind::FollowUp => Operation::Queue(user_input(fields, limits)?),
+        Kind::Abort => Operation::Cancel,
+        Kind::GetState => Operation::Describe,
+        Kind::GetMessages => Operation::Messages,
+        Kind::SetModel => Operation::SetModel {
             provider: fields.required_text("provider", limits.name)?,
             model: fields.required_text("modelId", limits.name)?,
         },
         Kind::CycleModel => {
             let direction = fields.keyword("direction", "forward, backward", direction)?;
-            RequestBody::CycleModel { direction: direction.unwrap_or(Direction::Forward) }
+            Operation::CycleModel { direction: direction.unwrap_or(Direction::Forward) }
         }
-        Kind::SetThinkingLevel => RequestBody::SetThinkingLevel { level: level(fields)? },
-        Kind::CycleThinkingLevel => RequestBody::CycleThinkingLevel,
-        Kind::SetSessionName => RequestBody::SetSessionName { name: name(fields, limits)? },
-        Kind::Compact => RequestBody::Compact { instructions: instructions(fields, limits)? },
-        Kind::AbortCompaction => RequestBody::AbortCompaction,
-        Kind::SetAutoCompaction => RequestBody::SetAutoCompaction { enabled: fields.required_flag("enabled")? },
-        Kind::SetAutoRetry => RequestBody::SetAutoRetry { enabled: fields.required_flag("enabled")? },
-        Kind::AbortRetry => RequestBody::AbortRetry,
-        Kind::Bash => RequestBody::Bash {
+        Kind::SetThinkingLevel => Operation::SetThinking { level: level(fields)? },
+        Kind::CycleThinkingLevel => Operation::CycleThinking,
+        Kind::SetSessionName => Operation::Rename { name: name(fields, limits)? },
+        Kind::Compact => Operation::Compact { instructions: instructions(fields, limits)? },
+        Kind::AbortCompaction => Operation::StopCompaction,
+        Kind::SetAutoCompaction => Operation::SetAutoCompaction { enabled: fields.required_flag("enabled")? },
+        Kind::SetAutoRetry => Operation::SetAutoRetry { enabled: fields.required_flag("enabled")? },
+        Kind::AbortRetry => Operation::StopRetry,
+        Kind::Bash => Operation::RunShell {
             command: fields.required_text("command", limits.bash)?,
             context: context_inclusion(fields)?,
         },
-        Kind::AbortBash => RequestBody::AbortBash,
-        Kind::GetSessionStats => RequestBody::GetSessionStats,
-        Kind::ExportHtml => RequestBody::ExportHtml { path: fields.path("outputPath", limits.path, PathRule::Any)? },
-        Kind::NewSession => RequestBody::NewSession { parent: parent_session(fields, limits)? },
-        Kind::SwitchSessionFile => RequestBody::SwitchSessionFile { path: session_path(fields, limits)? },
-        Kind::Fork => RequestBody::Fork { entry: fields.required_text("entryId", limits.id)? },
-        Kind::GetForkMessages => RequestBody::GetForkMessages,
-        Kind::GetLastAssistantText => RequestBody::GetLastAssistantText,
-        Kind::GetContextUsage => RequestBody::GetContextUsage,
-        Kind::ExtensionUiResponse => RequestBody::ExtensionUiResponse {
+        Kind::AbortBash => Operation::StopShell,
+        Kind::GetSessionStats => Operation::Statistics,
+        Kind::ExportHtml => Operation::Export { path: fields.path("outputPath", limits.path, PathRule::Any)? },
+        Kind::NewSession => Operation::NewConversation { parent: parent_session(fields, limits)? },
+        Kind::SwitchSessionFile => Operation::SwitchFile { path: session_path(fields, limits)? },
+        Kind::Fork => Operation::Fork { entry: fields.required_text("entryId", limits.id)? },
+        Kind::GetForkMessages => Operation::ForkMessages,
+        Kind::GetLastAssistantText => Operation::LastText,
+        Kind::GetContextUsage => Operation::ContextUsage,
+        Kind::ExtensionUiResponse => Operation::Answer {
             request: fields.required_text("requestId", limits.id)?,
             response: Box::new(response(fields, limits)?),
         },
@@ -86,10 +84,10 @@ fn session_path(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<String, Fi
     path.ok_or_else(|| fields.error("sessionPath", "must be a string and is missing"))
 }
 
-fn streaming(word: &str) -> Option<StreamingBehavior> {
+fn streaming(word: &str) -> Option<Delivery> {
     match word {
-        "steer" => Some(StreamingBehavior::Steer),
-        "followUp" => Some(StreamingBehavior::FollowUp),
+        "steer" => Some(Delivery::Steer),
+        "followUp" => Some(Delivery::Queue),
         _ => None,
     }
 }

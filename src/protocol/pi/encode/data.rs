@@ -1,18 +1,20 @@
 //! The `data` of responses, as opaque JSON that can be stored and sent again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::row::{
-    BashResult, CommandRow, ContextUsage, FileRow, Health, Metrics, ModelRow, SessionInfo, SkillRow, Stats,
-    StoredSession, ToolRow,
-};
 use super::to_rfc3339;
 use crate::kernel::id::SessionId;
-use crate::protocol::pi::projection::{ForkMessage, Summary};
-use crate::protocol::pi::request::Thinking;
+use crate::protocol::operation_result::{
+    CommandRow, CommandSource, ContextUsage, FileRow, ModelRow, OperationResult, ServiceMetrics, SessionInfo,
+    ShellResult, StoredSession, ToolRow,
+};
+use crate::protocol::pi::interface;
+use crate::protocol::pi::projection::{ForkMessage, Stats, Summary};
+use crate::protocol::reply::CircuitRow;
 use crate::record::json;
 
 /// The result of a command: JSON, or empty.
@@ -43,112 +45,68 @@ pub fn no_data() -> Data {
     Data("".into())
 }
 
-/// The result of `list_sessions`.
-pub fn sessions(sessions: &[SessionInfo]) -> Data {
-    Data::of(&json!({ "sessions": sessions.iter().map(info).collect::<Vec<_>>() }))
+/// Encodes the result of an operation.
+pub fn result(result: &OperationResult) -> Data {
+    match result {
+        OperationResult::None => no_data(),
+        OperationResult::Encoded(data) => Data(Arc::clone(data)),
+        OperationResult::Sessions(rows) => Data::of(&json!({ "sessions": list(rows, info) })),
+        OperationResult::Created(of) => {
+            Data::of(&json!({ "sessionId": of.session.as_str(), "sessionInfo": info(of) }))
+        }
+        OperationResult::Unloaded => Data::of(&json!({ "deleted": true })),
+        OperationResult::Subscribed(of) => Data::of(&json!({ "sessionInfo": info(of) })),
+        OperationResult::Described(of) => Data::of(&info(of)),
+        OperationResult::StoredSessions(rows) => Data::of(&json!({ "sessions": list(rows, stored) })),
+        OperationResult::SessionFiles(rows) => Data::of(&json!({ "files": list(rows, File::of) })),
+        OperationResult::Models(rows) => Data::of(&json!({ "models": list(rows, Model::of) })),
+        OperationResult::ModelSet(model) => Data::of(&json!({ "model": Model::of(model) })),
+        // The result is `null` if there is no other model, or no level.
+        OperationResult::ModelCycled(next) => Data::of(&next.as_deref().map(|(model, thinking)| {
+            json!({ "model": Model::of(model), "thinkingLevel": thinking.as_str(), "isScoped": false })
+        })),
+        OperationResult::ThinkingCycled(next) => {
+            Data::of(&next.map(|level| json!({ "level": level.as_str() })))
+        }
+        OperationResult::SlashCommands(rows) => Data::of(&json!({ "commands": list(rows, Command::of) })),
+        OperationResult::Skills(rows) => Data::of(&json!({ "skills": list(rows, skill) })),
+        OperationResult::Tools(rows) => Data::of(&json!({ "tools": list(rows, tool) })),
+        OperationResult::Shell(ShellResult { exit_code, output, cancelled }) => {
+            Data::of(&json!({ "exitCode": exit_code, "output": output, "cancelled": cancelled }))
+        }
+        OperationResult::Exported(path) => Data::of(&json!({ "path": path })),
+        // No extension can cancel it here.
+        OperationResult::ConversationSwitched => Data::of(&json!({ "cancelled": false })),
+        OperationResult::ChildStarted(child) => Data::of(&json!({ "cancelled": false, "sessionId": child.as_str() })),
+        OperationResult::Forked { text, child } => {
+            Data::of(&json!({ "text": text, "cancelled": false, "sessionId": child.as_str() }))
+        }
+        OperationResult::ContextUsage(usage) => Data::of(&usage.map(context_usage)),
+        OperationResult::Health(health) => Data::of(&json!({
+            "healthy": health.issues.is_empty(),
+            "issues": health.issues,
+            "hasOpenCircuit": health.open_circuit,
+            "hasOpenBashCircuit": health.open_shell_circuit,
+        })),
+        OperationResult::Metrics(row) => Data::of(&metrics(row)),
+    }
 }
 
-/// The result of `create_session` and `load_session`.
-pub fn created(session: &SessionId, of: &SessionInfo) -> Data {
-    Data::of(&json!({ "sessionId": session.as_str(), "sessionInfo": info(of) }))
-}
-
-/// The result of `delete_session`.
-pub fn deleted() -> Data {
-    Data::of(&json!({ "deleted": true }))
-}
-
-/// The result of `switch_session`.
-pub fn switched(of: &SessionInfo) -> Data {
-    Data::of(&json!({ "sessionInfo": info(of) }))
-}
-
-/// The result of `get_state`.
-pub fn state(of: &SessionInfo) -> Data {
-    Data::of(&info(of))
-}
-
-/// The result of `list_stored_sessions`.
-pub fn stored_sessions(sessions: &[StoredSession]) -> Data {
-    let rows: Vec<_> = sessions.iter().map(stored).collect();
-    Data::of(&json!({ "sessions": rows }))
-}
-
-/// The result of `get_available_models`.
-pub fn models(models: &[ModelRow]) -> Data {
-    Data::of(&json!({ "models": models.iter().map(Model::of).collect::<Vec<_>>() }))
-}
-
-/// The result of `set_model`.
-pub fn model_set(model: &ModelRow) -> Data {
-    Data::of(&json!({ "model": Model::of(model) }))
-}
-
-/// The result of `cycle_model`; `null` if there is no other model.
-pub fn cycled_model(next: Option<(&ModelRow, Thinking)>) -> Data {
-    Data::of(&next.map(
-        |(model, thinking)| json!({ "model": Model::of(model), "thinkingLevel": thinking.as_str(), "isScoped": false }),
-    ))
-}
-
-/// The result of `cycle_thinking_level`; `null` if the model has no levels.
-pub fn cycled_thinking(next: Option<Thinking>) -> Data {
-    Data::of(&next.map(|level| json!({ "level": level.as_str() })))
-}
-
-/// The result of `get_commands`.
-pub fn commands(commands: &[CommandRow]) -> Data {
-    let rows: Vec<_> = commands
-        .iter()
-        .map(|row| Command {
-            name: &row.name,
-            description: row.description.as_deref(),
-            source: &row.source,
-            location: row.location.as_deref(),
-            path: row.path.as_deref(),
-        })
-        .collect();
-    Data::of(&json!({ "commands": rows }))
-}
-
-/// The result of `get_skills`.
-pub fn skills(skills: &[SkillRow]) -> Data {
-    let row = |row: &SkillRow| json!({ "name": row.name, "description": row.description, "filePath": row.file, "source": row.source });
-    Data::of(&json!({ "skills": skills.iter().map(row).collect::<Vec<_>>() }))
-}
-
-/// The result of `get_tools`.
-pub fn tools(tools: &[ToolRow]) -> Data {
-    let row = |row: &ToolRow| json!({ "name": row.name, "description": row.description });
-    Data::of(&json!({ "tools": tools.iter().map(row).collect::<Vec<_>>() }))
-}
-
-/// The result of `list_session_files`.
-pub fn files(files: &[FileRow]) -> Data {
-    let rows: Vec<_> = files
-        .iter()
-        .map(|row| File { path: &row.path, name: &row.name, modified_at: row.modified_at.map(to_rfc3339) })
-        .collect();
-    Data::of(&json!({ "files": rows }))
+fn list<'a, R, T>(rows: &'a [R], encode: impl Fn(&'a R) -> T) -> Vec<T> {
+    rows.iter().map(encode).collect()
 }
 
 /// The result of `get_messages`; each item is one `AgentMessage` in JSON.
-pub fn messages<'a>(messages: impl Iterator<Item = &'a str>) -> Data {
+pub fn messages(messages: impl Iterator<Item = Arc<str>>) -> Data {
     let mut out = String::from("{\"messages\":[");
     for (at, message) in messages.enumerate() {
         if at > 0 {
             out.push(',');
         }
-        out.push_str(message);
+        out.push_str(&message);
     }
     out.push_str("]}");
     Data(out.into())
-}
-
-/// The result of `bash`.
-pub fn bash(result: &BashResult) -> Data {
-    let BashResult { exit_code, output, cancelled } = result;
-    Data::of(&json!({ "exitCode": exit_code, "output": output, "cancelled": cancelled }))
 }
 
 /// The result of `compact`.
@@ -179,21 +137,6 @@ pub fn session_stats(session: &SessionId, file: Option<&str>, stats: &Stats) -> 
     }))
 }
 
-/// The result of `export_html`.
-pub fn exported(path: &str) -> Data {
-    Data::of(&json!({ "path": path }))
-}
-
-/// The result of `new_session` and `switch_session_file`, which no extension can cancel here.
-pub fn conversation_switched() -> Data {
-    Data::of(&json!({ "cancelled": false }))
-}
-
-/// The result of `fork`.
-pub fn forked(text: &str) -> Data {
-    Data::of(&json!({ "text": text, "cancelled": false }))
-}
-
 /// The result of `get_fork_messages`.
 pub fn fork_messages(messages: &[ForkMessage]) -> Data {
     Data::of(&json!({ "messages": messages }))
@@ -204,91 +147,79 @@ pub fn last_text(text: Option<&str>) -> Data {
     Data::of(&json!({ "text": text }))
 }
 
-/// The result of `get_context_usage`; `null` if the context window of the model is unknown.
-pub fn context_usage(usage: Option<ContextUsage>) -> Data {
-    Data::of(&usage.map(|ContextUsage { tokens, window }| {
-        #[expect(clippy::cast_precision_loss, reason = "an f64 is precise enough for a percentage")]
-        let share = |tokens: u64| tokens as f64 / window.max(1) as f64 * 100.0;
-        json!({ "tokens": tokens, "contextWindow": window, "percent": tokens.map(share) })
-    }))
+fn skill(row: &CommandRow) -> Value {
+    json!({ "name": row.name, "description": row.description, "filePath": row.path, "source": row.location })
 }
 
-/// The result of `health_check`.
-pub fn health(health: &Health) -> Data {
-    Data::of(&json!({
-        "healthy": health.issues.is_empty(),
-        "issues": health.issues,
-        "hasOpenCircuit": health.open_circuit,
-        "hasOpenBashCircuit": health.open_bash_circuit,
-    }))
+fn tool(row: &ToolRow) -> Value {
+    json!({ "name": row.name, "description": row.description })
 }
 
-/// The result of `get_metrics`.
-pub fn metrics(metrics: &Metrics) -> Data {
-    let circuit = |circuit: &super::row::Circuit| {
+fn context_usage(usage: ContextUsage) -> Value {
+    let ContextUsage { tokens, window } = usage;
+    #[expect(clippy::cast_precision_loss, reason = "an f64 is precise enough for a percentage")]
+    let share = |tokens: u64| tokens as f64 / window.max(1) as f64 * 100.0;
+    json!({ "tokens": tokens, "contextWindow": window, "percent": tokens.map(share) })
+}
+
+/// The result of `get_metrics`; what this server cannot have is zero.
+fn metrics(metrics: &ServiceMetrics) -> Value {
+    let circuit = |circuit: &CircuitRow| {
         json!({
             "provider": circuit.provider,
             "state": circuit.state,
-            "failureCount": circuit.failures,
+            "failureCount": circuit.failures_in_a_row,
             "openedCount": circuit.opened,
-            "rejectedCalls": circuit.rejected,
+            "rejectedCalls": circuit.refused,
         })
     };
-    let bash = &metrics.bash_circuit;
-    Data::of(&json!({
-        "sessionCount": metrics.session_count,
-        "connectionCount": metrics.connection_count,
-        "pendingConnectionCount": metrics.pending_connection_count,
-        "totalCommandsExecuted": metrics.total_commands_executed,
+    let shell = &metrics.shell_circuits;
+    json!({
+        "sessionCount": metrics.sessions,
+        "connectionCount": metrics.connections,
+        "pendingConnectionCount": 0,
+        "totalCommandsExecuted": metrics.executed,
         "commandsRejected": {
             "sessionLimit": metrics.rejected.session_limit,
             "messageSize": metrics.rejected.message_size,
-            "rateLimit": metrics.rejected.rate_limit,
-            "globalRateLimit": metrics.rejected.global_rate_limit,
-            "connectionLimit": metrics.rejected.connection_limit,
-            "extensionUIResponseRateLimit": metrics.rejected.extension_ui_response_rate_limit,
+            "rateLimit": metrics.rejected.session_rate,
+            "globalRateLimit": metrics.rejected.overall_rate,
+            "connectionLimit": 0,
+            "extensionUIResponseRateLimit": metrics.rejected.answer_rate,
         },
-        "zombieSessionsDetected": metrics.zombies_detected,
-        "zombieSessionsCleaned": metrics.zombies_cleaned,
-        "doubleUnregisterErrors": metrics.double_unregister_errors,
-        "rateLimitUsage": { "globalCount": metrics.global_count, "globalLimit": metrics.global_limit },
-        "stores": stores(&metrics.stores),
+        "zombieSessionsDetected": 0,
+        "zombieSessionsCleaned": 0,
+        "doubleUnregisterErrors": 0,
+        "rateLimitUsage": { "globalCount": metrics.recent_commands, "globalLimit": metrics.max_recent_commands },
+        "stores": {
+            "replay": {
+                "inFlightCount": metrics.in_flight,
+                "outcomeCount": metrics.outcomes,
+                "idempotencyCacheSize": metrics.idempotency_keys,
+                "maxInFlightCommands": metrics.max_in_flight,
+                "maxCommandOutcomes": metrics.max_outcomes,
+                "inFlightRejections": metrics.rejected.in_flight,
+            },
+            "version": { "sessionCount": metrics.sessions },
+            "execution": { "laneCount": metrics.lanes },
+            "lock": { "activeLocks": 0, "timeoutCount": 0, "waitingCount": 0 },
+            "extensionUI": {
+                "pendingCount": metrics.open_questions,
+                "maxPendingRequests": metrics.max_open_questions,
+                "rejectedCount": 0,
+            },
+            "sessionStore": { "metadataResetCount": 0 },
+        },
         "circuitBreakers": metrics.circuits.iter().map(circuit).collect::<Vec<_>>(),
         "bashCircuitBreaker": {
-            "enabled": bash.enabled,
-            "globalState": bash.global_state,
-            "sessionCount": bash.session_count,
-            "openSessionCount": bash.open_session_count,
-            "totalCalls": bash.total_calls,
-            "totalTimeouts": bash.total_timeouts,
-            "totalRejected": bash.total_rejected,
+            "enabled": true,
+            "globalState": shell.state,
+            "sessionCount": shell.sessions,
+            "openSessionCount": shell.open_sessions,
+            "totalCalls": shell.calls,
+            "totalTimeouts": shell.timeouts,
+            "totalRejected": shell.rejected,
         },
-    }))
-}
-
-fn stores(stores: &super::row::StoreMetrics) -> serde_json::Value {
-    json!({
-        "replay": {
-            "inFlightCount": stores.in_flight_count,
-            "outcomeCount": stores.outcome_count,
-            "idempotencyCacheSize": stores.idempotency_cache_size,
-            "maxInFlightCommands": stores.max_in_flight_commands,
-            "maxCommandOutcomes": stores.max_command_outcomes,
-            "inFlightRejections": stores.in_flight_rejections,
-        },
-        "version": { "sessionCount": stores.versioned_sessions },
-        "execution": { "laneCount": stores.lane_count },
-        "lock": {
-            "activeLocks": stores.active_locks,
-            "timeoutCount": stores.lock_timeouts,
-            "waitingCount": stores.lock_waiting,
-        },
-        "extensionUI": {
-            "pendingCount": stores.pending_requests,
-            "maxPendingRequests": stores.max_pending_requests,
-            "rejectedCount": stores.rejected_requests,
-        },
-        "sessionStore": { "metadataResetCount": stores.metadata_resets },
     })
 }
 
@@ -309,19 +240,8 @@ fn info(row: &SessionInfo) -> Info<'_> {
 }
 
 fn stored(row: &StoredSession) -> Info<'_> {
-    Info {
-        session_id: row.session.as_str(),
-        session_name: row.name.as_deref(),
-        session_file: Some(&row.file),
-        session_path: Some(&row.file),
-        cwd: Some(&row.cwd),
-        model: row.model.as_ref().map(Model::of),
-        thinking_level: row.thinking.as_str(),
-        is_streaming: false,
-        message_count: row.message_count,
-        created_at: to_rfc3339(row.created_at),
-        file_exists: Some(row.file_exists),
-    }
+    let info = info(&row.info);
+    Info { session_path: info.session_file, cwd: Some(&row.cwd), file_exists: Some(true), ..info }
 }
 
 /// Converts millionths of a dollar to dollars.
@@ -372,7 +292,7 @@ impl<'a> Model<'a> {
         Self {
             id: &row.id,
             name: &row.name,
-            api: &row.api,
+            api: interface(&row.provider_kind),
             provider: &row.provider,
             base_url: &row.base_url,
             reasoning: row.reasoning,
@@ -400,14 +320,22 @@ struct Cost {
 
 #[derive(Serialize)]
 struct Command<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
-    source: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    location: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<&'a str>,
+    source: &'static str,
+    location: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Command<'a> {
+    fn of(row: &'a CommandRow) -> Self {
+        let (name, source) = match row.source {
+            CommandSource::Template => (Cow::Borrowed(row.name.as_str()), "template"),
+            CommandSource::Skill => (Cow::Owned(format!("skill:{}", row.name)), "skill"),
+        };
+        Self { name, description: row.description.as_deref(), source, location: &row.location, path: &row.path }
+    }
 }
 
 #[derive(Serialize)]
@@ -417,4 +345,10 @@ struct File<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     modified_at: Option<String>,
+}
+
+impl<'a> File<'a> {
+    fn of(row: &'a FileRow) -> Self {
+        Self { path: &row.path, name: &row.name, modified_at: row.modified_at.map(to_rfc3339) }
+    }
 }

@@ -3,18 +3,9 @@
 //! The output is valid under the schemas in `schemas/pi/`, provided that the kernel's JSON texts are valid JSON.
 
 mod data;
-mod row;
 
 pub(in crate::protocol::pi) use data::dollars;
-pub use data::{
-    Data, bash, commands, compaction, context_usage, conversation_switched, created, cycled_model, cycled_thinking,
-    deleted, exported, files, fork_messages, forked, health, last_text, messages, metrics, model_set, models, no_data,
-    session_stats, sessions, skills, state, stored_sessions, switched, tools,
-};
-pub use row::{
-    BashCircuit, BashResult, Circuit, CommandRow, ContextUsage, FileRow, Health, Metrics, ModelCost, ModelRow,
-    RejectionCounts, SessionInfo, SkillRow, Stats, StoreMetrics, StoredSession, ToolRow,
-};
+pub use data::{Data, compaction, fork_messages, last_text, messages, no_data, result, session_stats};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -22,32 +13,14 @@ use serde::Serialize;
 pub use super::timestamp::to_rfc3339;
 
 use super::PROTOCOL;
-use super::decode::MalformedRequest;
-use super::projection::SessionEvent;
+use super::projection::PiEvent;
 use crate::kernel::id::SessionId;
+use crate::protocol::command_protocol::{CommandLifecycle, CommandResponse, LifecycleStage};
+use crate::protocol::operation_result::{OperationResult, SessionInfo};
 use crate::record::json;
 
-/// The response to a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Response<'a> {
-    /// The id of the request.
-    pub id: Option<&'a str>,
-    /// The command's type.
-    pub command: &'a str,
-    /// Whether the command succeeded.
-    pub success: bool,
-    /// The result as JSON, or empty; the error text of a failed command.
-    pub body: &'a str,
-    /// The session's version after the command.
-    pub session_version: Option<u64>,
-    /// Whether this repeats an earlier response.
-    pub replayed: bool,
-    /// Whether the command timed out.
-    pub timed_out: bool,
-}
-
 /// Returns the line of a response.
-pub fn response(response: &Response<'_>) -> Bytes {
+pub fn response(response: &CommandResponse<'_>) -> Bytes {
     let mut out = Vec::with_capacity(response.body.len() + 128);
     out.push(b'{');
     if let Some(id) = response.id {
@@ -79,14 +52,9 @@ pub fn response(response: &Response<'_>) -> Bytes {
     out.into()
 }
 
-/// Returns the response to a line that is not a valid command.
-pub fn malformed_response(malformed: &MalformedRequest) -> Bytes {
-    failure_response(malformed.id.as_deref(), &malformed.command, &malformed.error)
-}
-
-/// Returns the response to a command that was not admitted.
+/// Returns the response to a message that is not a valid command.
 pub fn failure_response(id: Option<&str>, command: &str, error: &str) -> Bytes {
-    response(&Response {
+    response(&CommandResponse {
         id,
         command,
         success: false,
@@ -122,8 +90,9 @@ pub fn server_shutdown(reason: &str, timeout_ms: Option<u64>) -> Bytes {
 }
 
 /// Returns the `session_created` line; `info` is as in the response of `create_session`.
-pub fn session_created(session: &SessionId, info: &SessionInfo) -> Bytes {
-    announcement_of_json("session_created", created(session, info).as_str())
+pub fn session_created(info: &SessionInfo) -> Bytes {
+    let created = result(&OperationResult::Created(Box::new(info.clone())));
+    announcement_line("session_created", created.as_str().as_bytes())
 }
 
 /// Returns the `session_deleted` line.
@@ -134,41 +103,6 @@ pub fn session_deleted(session: &SessionId) -> Bytes {
         session_id: &'a str,
     }
     announcement("session_deleted", &Deleted { session_id: session.as_str() })
-}
-
-/// The lifecycle stage of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LifecycleStage<'a> {
-    /// It was admitted.
-    Accepted,
-    /// It is running.
-    Started,
-    /// It has finished.
-    Finished {
-        /// The error, if it failed.
-        error: Option<&'a str>,
-        /// The session's version after the command.
-        session_version: Option<u64>,
-        /// Whether the outcome is that of an earlier command.
-        replayed: bool,
-    },
-}
-
-/// A command as lifecycle events describe it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CommandLifecycle<'a> {
-    /// Its id, or the one the server assigned.
-    pub command_id: &'a str,
-    /// Its type.
-    pub command: &'a str,
-    /// The session it names.
-    pub session: Option<&'a SessionId>,
-    /// The ids of its dependencies.
-    pub depends_on: &'a [String],
-    /// The session version it requires.
-    pub if_session_version: Option<u64>,
-    /// Its idempotency key.
-    pub idempotency_key: Option<&'a str>,
 }
 
 /// Returns the line of a command's lifecycle event.
@@ -200,14 +134,21 @@ pub fn lifecycle(command: &CommandLifecycle<'_>, step: LifecycleStage<'_>) -> By
 }
 
 /// Returns the line of a session event.
-pub fn event(session: &SessionId, event: &SessionEvent) -> Bytes {
-    let mut out = Vec::with_capacity(event.body().len() + 64);
-    out.extend_from_slice(b"{\"type\":\"event\",\"sessionId\":");
-    json::string(&mut out, session.as_str());
-    out.extend_from_slice(b",\"event\":");
+pub fn event(session: &SessionId, event: &PiEvent) -> Bytes {
+    let mut out = event_head(session);
+    out.reserve_exact(event.body().len() + 1);
     out.extend_from_slice(event.body());
     out.push(b'}');
     out.into()
+}
+
+/// Returns the beginning of the lines of a session's events.
+pub(super) fn event_head(session: &SessionId) -> Vec<u8> {
+    let mut head = Vec::with_capacity(64);
+    head.extend_from_slice(b"{\"type\":\"event\",\"sessionId\":");
+    json::string(&mut head, session.as_str());
+    head.extend_from_slice(b",\"event\":");
+    head
 }
 
 #[derive(Serialize)]
@@ -233,21 +174,20 @@ struct LifecycleData<'a> {
 }
 
 fn announcement<T: Serialize>(name: &str, data: &T) -> Bytes {
-    let mut text = Vec::new();
-    json::value(&mut text, data);
-    announcement_line(name, &text)
-}
-
-fn announcement_of_json(name: &str, data: &str) -> Bytes {
-    announcement_line(name, data.as_bytes())
+    announcement_with(name, 192, |out| json::value(out, data))
 }
 
 fn announcement_line(name: &str, data: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(data.len() + 64);
+    announcement_with(name, data.len(), |out| out.extend_from_slice(data))
+}
+
+/// Returns a line whose data is about `length` bytes long.
+fn announcement_with(name: &str, length: usize, write_data: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::with_capacity(length + 64);
     out.extend_from_slice(b"{\"type\":\"");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\",\"data\":");
-    out.extend_from_slice(data);
+    write_data(&mut out);
     out.push(b'}');
     out.into()
 }

@@ -5,29 +5,9 @@ use serde_json::Value;
 use super::ui::parse_form;
 use crate::kernel::event::{Decision, GateQuestion};
 use crate::kernel::id::Json;
+use crate::protocol::command_protocol::Vote;
+use crate::protocol::operation::UiResponse;
 use crate::protocol::pi::error_text::invalid;
-use crate::protocol::pi::request::UiResponse;
-
-/// A vote on a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vote {
-    /// The decision.
-    pub decision: Decision,
-    /// The chosen one of the question's choices.
-    pub choice: Option<String>,
-    /// The answer to the form.
-    pub answer: Option<Json>,
-}
-
-impl Vote {
-    const fn plain(decision: Decision) -> Self {
-        Self { decision, choice: None, answer: None }
-    }
-
-    fn form_answer(answer: &Value) -> Self {
-        Self { decision: Decision::Approve, choice: None, answer: Some(Json::new(answer.to_string())) }
-    }
-}
 
 /// Converts a response into a vote.
 ///
@@ -36,24 +16,28 @@ impl Vote {
 /// Returns the error text if the response has another method than the question, or a value that it does not offer.
 pub fn vote(question: &GateQuestion, response: &UiResponse) -> Result<Vote, String> {
     if *response == UiResponse::Cancelled {
-        return Ok(Vote::plain(Decision::Deny));
+        return Ok(plain(Decision::Deny));
     }
-    if let Some((method, fields)) = question.form.as_ref().and_then(|form| parse_form(form.as_str())) {
+    if let Some((method, fields)) = question.form().and_then(|form| parse_form(form.as_str())) {
         return vote_on_form(method, fields.get("options"), response);
     }
     match response {
-        UiResponse::Confirm { confirmed: true } => Ok(Vote::plain(Decision::Approve)),
-        UiResponse::Confirm { confirmed: false } => Ok(Vote::plain(Decision::Deny)),
+        UiResponse::Confirm { confirmed: true } => Ok(plain(Decision::Approve)),
+        UiResponse::Confirm { confirmed: false } => Ok(plain(Decision::Deny)),
         UiResponse::Select { value } if !question.choices.is_empty() => vote_on_choice(&question.choices, value),
         UiResponse::Select { .. }
         | UiResponse::Input { .. }
         | UiResponse::Editor { .. }
         | UiResponse::Interview { .. }
         | UiResponse::Cancelled => {
-            let asked = if question.choices.is_empty() { "confirm" } else { "select" };
-            Err(method_mismatch(asked))
+            let method = if question.choices.is_empty() { "confirm" } else { "select" };
+            Err(method_mismatch(method))
         }
     }
+}
+
+const fn plain(decision: Decision) -> Vote {
+    Vote { decision, choice: None, answer: None }
 }
 
 fn vote_on_form(method: &str, options: Option<&Value>, response: &UiResponse) -> Result<Vote, String> {
@@ -76,9 +60,9 @@ fn vote_on_form(method: &str, options: Option<&Value>, response: &UiResponse) ->
             let answer = Some(responses.clone());
             return Ok(Vote { decision: Decision::Approve, choice: None, answer });
         }
-        UiResponse::Cancelled => return Ok(Vote::plain(Decision::Deny)),
+        UiResponse::Cancelled => return Ok(plain(Decision::Deny)),
     };
-    Ok(Vote::form_answer(&answer))
+    Ok(Vote { decision: Decision::Approve, choice: None, answer: Some(Json::new(answer.to_string())) })
 }
 
 /// Maps a choice to a vote; only the last choice denies.
@@ -96,8 +80,8 @@ fn option_value(option: &Value) -> Option<&str> {
     option.as_str().or_else(|| option.get("value")?.as_str()).or_else(|| option.get("label")?.as_str())
 }
 
-fn method_mismatch(asked: &str) -> String {
-    invalid("response.method", format_args!("must be '{asked}' or 'cancelled' to match the request"))
+fn method_mismatch(method: &str) -> String {
+    invalid("response.method", format_args!("must be '{method}' or 'cancelled' to match the request"))
 }
 
 fn not_offered() -> String {

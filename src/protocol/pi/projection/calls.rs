@@ -1,16 +1,12 @@
 //! Tool calls: those that the model requested, the acceptance checks of a run, and user commands outside any run.
 
-use serde::Deserialize;
-
-use super::Projection;
-use super::entry::{Entry, Role, origin};
 use super::event_sink::{EventSink, PendingDelta};
-use super::object_writer::{ObjectWriter, object, write_text_content};
-use super::open_message::write_arguments;
-use super::runs::ToolResult;
-use crate::kernel::event::{CallResult, Event, Intention, Purpose, ToolError, ToolOutcome};
-use crate::kernel::id::{CallId, Json, Seq};
-use crate::protocol::pi::encode::BashResult;
+use super::message_json::{ToolResult, announced_call_id, bash_execution, write_arguments};
+use super::object_writer::{ObjectWriter, write_text_content};
+use super::{CompleteMessage, Projection};
+use crate::kernel::event::{CallResult, Event, Intention, Purpose};
+use crate::kernel::gate::RAISE_BUDGET;
+use crate::kernel::id::{CallId, Json};
 
 /// The state of a tool call that has no result yet.
 #[derive(Debug)]
@@ -28,8 +24,8 @@ pub(super) struct ToolCallState {
 /// The role of a tool call in the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallRole {
-    /// The model requested it, in the message of that entry.
-    Requested(Option<(Seq, u32)>),
+    /// The model requested it.
+    Requested,
     /// It is an acceptance check, whose result is not part of the conversation.
     Check,
     /// It is a user command.
@@ -41,7 +37,7 @@ enum CallRole {
 impl ToolCallState {
     /// Returns whether the turn waits for its result.
     pub(super) const fn belongs_to_turn(&self) -> bool {
-        matches!(self.role, CallRole::Requested(_))
+        matches!(self.role, CallRole::Requested)
     }
 
     /// Emits its recent output.
@@ -69,7 +65,7 @@ impl ToolCallState {
         event
             .text("toolCallId", &self.id)
             .text("toolName", &self.tool)
-            .with("args", |out| write_arguments(out, self.args.as_str()))
+            .with("args", |out| write_arguments(out, &self.args))
     }
 
     fn append_output(&mut self, text: &str) {
@@ -85,7 +81,7 @@ impl ToolCallState {
     fn unknown(settlement: &CallResult) -> Self {
         let part = match settlement.purpose {
             Purpose::Work if settlement.tool == RAISE_BUDGET => CallRole::Question,
-            Purpose::Work => CallRole::Requested(None),
+            Purpose::Work => CallRole::Requested,
             Purpose::Check(_) => CallRole::Check,
             Purpose::UserCommand { in_context } => CallRole::UserCommand { in_context },
         };
@@ -102,38 +98,29 @@ impl Projection {
     pub(super) fn request_call(&mut self, event: &Event, intention: &Intention, out: &mut EventSink) {
         let Intention { call, tool, args, purpose } = intention;
         let mut id = call.as_str().to_owned();
-        let part = match purpose {
-            Purpose::Work if tool == RAISE_BUDGET => {
-                self.close(out);
-                CallRole::Question
-            }
-            Purpose::Work => match self.unstarted.pop_front() {
-                Some(waiting) => {
-                    id = waiting.id;
-                    CallRole::Requested(self.turn.entry)
+        let role = match purpose {
+            Purpose::Work if tool == RAISE_BUDGET => CallRole::Question,
+            Purpose::Work => {
+                let requested = self.conversation.unsettled_call(call);
+                let announced =
+                    requested.and_then(|(message, call)| Some((message, call.announcement.as_ref()?.index)));
+                match (announced, requested) {
+                    (Some((message, index)), _) => id = announced_call_id(message, index),
+                    (None, Some((message, _))) => {
+                        self.begin_message(event, message, out).add_call(&id, tool, args, out)
+                    }
+                    (None, None) => {}
                 }
-                None => {
-                    let open = self.begin_message(event, out);
-                    open.add_call(&id, tool, args.as_str(), out);
-                    CallRole::Requested(Some((open.first_seq, 0)))
-                }
-            },
-            Purpose::Check(_) => {
-                self.close(out);
-                CallRole::Check
+                CallRole::Requested
             }
+            Purpose::Check(_) => CallRole::Check,
             Purpose::UserCommand { in_context } => CallRole::UserCommand { in_context: *in_context },
         };
-        self.calls.insert(call.clone(), ToolCallState::new(&id, tool, args.clone(), part));
+        self.calls.insert(call.clone(), ToolCallState::new(&id, tool, args.clone(), role));
     }
 
     /// Handles the start of a tool call.
     pub(super) fn start_call(&mut self, call: &CallId, out: &mut EventSink) {
-        let Some(state) = self.calls.get(call) else { return };
-        // A user command runs outside the run and does not end the open message.
-        if !matches!(state.role, CallRole::UserCommand { .. }) {
-            self.close(out);
-        }
         if let Some(state) = self.calls.get_mut(call) {
             state.emit_start(out);
         }
@@ -150,10 +137,6 @@ impl Projection {
 
     /// Handles the result of a tool call.
     pub(super) fn settle_call(&mut self, event: &Event, settlement: &CallResult, out: &mut EventSink) {
-        let is_user_command = matches!(settlement.purpose, Purpose::UserCommand { .. });
-        if !is_user_command {
-            self.close(out);
-        }
         let known = self.calls.remove(&settlement.call);
         let mut state = known.unwrap_or_else(|| ToolCallState::unknown(settlement));
         if state.role == CallRole::Question {
@@ -162,93 +145,21 @@ impl Projection {
         if !state.started {
             state.emit_start(out);
         }
-        let text = result_text(settlement);
-        let details = result_details(settlement);
-        let failed = settlement.outcome != ToolOutcome::Succeeded;
-        let (id, tool) = (&*state.id, &*state.tool);
-        let result = ToolResult { id, tool, text: &text, failed, details: &details };
-        result.emit_end(out);
+        let result = ToolResult::new(&state.id, &state.tool, settlement);
+        out.emit("tool_execution_end", |event| result.write_end(event));
         match state.role {
-            CallRole::Requested(entry) => {
-                self.add_result(result.entry(event, 0), entry, out);
+            CallRole::Requested => {
+                self.add_result(result.message(event.at), out);
                 self.end_turn(out);
             }
             CallRole::UserCommand { in_context } => {
-                self.add_entry(bash_execution(event, &state, settlement, in_context), out)
+                let message = bash_execution(&state.args, settlement, in_context, event.at);
+                self.add_message(CompleteMessage::UserCommand(message), out);
             }
             CallRole::Check | CallRole::Question => {}
         }
     }
 }
 
-/// Returns the text of a result, with its error.
-fn result_text(settlement: &CallResult) -> String {
-    let wrong = match (&settlement.error, settlement.outcome) {
-        (Some(ToolError { kind, message, detail: Some(detail), .. }), _) => {
-            format!("{kind}: {message}\n{detail}")
-        }
-        (Some(ToolError { kind, message, detail: None, .. }), _) => format!("{kind}: {message}"),
-        // The output describes the failure.
-        (None, ToolOutcome::Failed) if !settlement.text.is_empty() => return settlement.text.clone(),
-        (None, ToolOutcome::Failed) => "it failed".to_owned(),
-        (None, ToolOutcome::Skipped) => "the user skipped the call".to_owned(),
-        (None, ToolOutcome::Aborted) => "it was interrupted".to_owned(),
-        (None, ToolOutcome::Succeeded) => return settlement.text.clone(),
-    };
-    if settlement.text.is_empty() { wrong } else { format!("{wrong}\n{}", settlement.text) }
-}
-
-fn result_details(settlement: &CallResult) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut object = ObjectWriter::new(&mut out).number("durationMs", settlement.millis);
-    if let Some(code) = settlement.exit_code {
-        object = object.raw("exitCode", code.to_string().as_bytes());
-    }
-    if let Some(error) = &settlement.error {
-        object = object.with("fault", |out| {
-            ObjectWriter::new(out)
-                .text("kind", &error.kind)
-                .text("message", &error.message)
-                .optional_text("detail", error.detail.as_deref())
-                .flag("retryable", error.retryable)
-                .end();
-        });
-    }
-    object.end();
-    out
-}
-
-fn bash_execution(event: &Event, state: &ToolCallState, settlement: &CallResult, in_context: bool) -> Entry {
-    let BashResult { exit_code, output, cancelled } = BashResult::of(settlement);
-    let json = object(|message| {
-        let message = message
-            .text("role", "bashExecution")
-            .text("command", &command(state.args.as_str()))
-            .text("output", &output);
-        let message = match exit_code {
-            Some(code) => message.raw("exitCode", code.to_string().as_bytes()),
-            None => message.raw("exitCode", b"null"),
-        };
-        let message = message.flag("cancelled", cancelled).flag("truncated", output.contains(TRUNCATION_MARKER));
-        let message = if in_context { message } else { message.flag("excludeFromContext", true) };
-        message.number("timestamp", event.at.0).end();
-    });
-    let (seq, at, origin) = (event.seq, event.at, origin(event));
-    Entry { seq, part: 0, last_seq: seq, at, role: Role::BashExecution, json, origin }
-}
-
-/// Returns the command from the arguments of a shell call.
-fn command(args: &str) -> String {
-    #[derive(Deserialize)]
-    struct Args {
-        command: String,
-    }
-    serde_json::from_str(args).map_or_else(|_| args.to_owned(), |args: Args| args.command)
-}
-
-/// The pseudo tool whose call represents the question whether a run may exceed its budget.
-const RAISE_BUDGET: &str = "raise_budget";
-/// The end of the marker line that replaces omitted output.
-const TRUNCATION_MARKER: &str = " left out ...]\n";
 /// Bytes of recent output that updates carry; the final result carries all of it.
 const TAIL_BYTES: usize = 16 * 1024;

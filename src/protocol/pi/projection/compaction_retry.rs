@@ -1,9 +1,9 @@
 //! Compactions and retries.
 
-use super::Projection;
 use super::event_sink::EventSink;
 use super::ui;
-use crate::kernel::event::{Compaction, CompactionFailure, CompactionReason, Event, Retry};
+use super::{Projection, entry};
+use crate::kernel::event::{CompactionFailure, CompactionReason, Event, Retry};
 use crate::kernel::id::Seq;
 use crate::record::json;
 
@@ -21,17 +21,17 @@ impl Projection {
     }
 
     /// Handles a completed compaction.
-    pub(super) fn compact(&mut self, event: &Event, compaction: &Compaction, out: &mut EventSink) {
+    pub(super) fn compact(&mut self, event: &Event, out: &mut EventSink) {
         if self.compacting.is_none() {
             // Without a start event, the compaction was an automatic one.
             self.begin_compaction(event.seq, CompactionReason::Threshold, out);
         }
         let reason = self.compacting.take();
-        let summary = self.conversation.compact(event, compaction);
         self.context_tokens = None;
         if reason == Some(CompactionReason::Manual) {
             return ui::status(COMPACTION, "", event.seq, out);
         }
+        let summary = entry::summary(&self.conversation);
         out.emit("auto_compaction_end", |object| {
             object
                 .with("result", |body| json::value(body, &summary))

@@ -4,14 +4,14 @@
 //! update per delta would cost a slow client the message once per word.
 
 use super::object_writer::ObjectWriter;
-use super::parts::SessionEvent;
+use super::parts::PiEvent;
 use crate::kernel::id::CallId;
 
 /// Records or discards the events of a fold.
 #[derive(Debug, Default)]
 pub(super) struct EventSink {
     /// The recorded events; `None` while discarding.
-    events: Option<Vec<SessionEvent>>,
+    events: Option<Vec<PiEvent>>,
     pub(super) pending: Option<PendingDelta>,
 }
 
@@ -45,7 +45,7 @@ impl EventSink {
         if let Some(events) = &mut self.events {
             let mut body = Vec::new();
             write(ObjectWriter::new(&mut body).text("type", name));
-            events.push(SessionEvent::new(name, body.into()));
+            events.push(PiEvent::new(name, body.into()));
         }
     }
 
@@ -62,7 +62,7 @@ impl EventSink {
     }
 
     /// Returns the recorded events.
-    pub(super) fn into_events(self) -> Vec<SessionEvent> {
+    pub(super) fn into_events(self) -> Vec<PiEvent> {
         self.events.unwrap_or_default()
     }
 }

@@ -6,22 +6,8 @@ use serde_json::Value;
 
 use super::Projection;
 use super::entry::Entry;
-use crate::kernel::id::SessionId;
-use crate::kernel::time::Now;
+use crate::protocol::command_protocol::Heading;
 use crate::protocol::pi::encode::to_rfc3339;
-
-/// The header of the page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heading {
-    /// The session.
-    pub session: SessionId,
-    /// Its display name.
-    pub name: Option<String>,
-    /// The working directory of its tools.
-    pub cwd: String,
-    /// When the page was exported.
-    pub at: Now,
-}
 
 /// Exports the whole conversation, including messages that a summary replaces.
 pub fn export_html(projection: &Projection, heading: &Heading) -> String {
@@ -48,13 +34,13 @@ pub fn export_html(projection: &Projection, heading: &Heading) -> String {
     );
     write_element(&mut page, "p", "", &about);
     page.push_str("</header>\n<main>\n");
-    projection.entries().for_each(|entry| message(&mut page, entry));
+    projection.entries().for_each(|entry| message(&mut page, &entry));
     page.push_str("</main>\n</body>\n</html>\n");
     page
 }
 
-fn message(page: &mut String, entry: &Entry) {
-    let message: Value = serde_json::from_str(&entry.json).unwrap_or_default();
+fn message(page: &mut String, entry: &Entry<'_>) {
+    let message: Value = serde_json::from_str(&entry.json()).unwrap_or_default();
     let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
     let role = text("role");
     page.push_str("<section class=\"");
@@ -83,8 +69,8 @@ fn message(page: &mut String, entry: &Entry) {
         ("summary", "pre", "text"),
         ("errorMessage", "p", "error"),
     ] {
-        if let Some(said) = message[name].as_str().filter(|said| !said.is_empty()) {
-            write_element(page, tag, class, said);
+        if let Some(part) = message[name].as_str().filter(|part| !part.is_empty()) {
+            write_element(page, tag, class, part);
         }
     }
     page.push_str("</section>\n");

@@ -6,68 +6,113 @@ use super::open_message::BlockKind;
 use super::ui::{self, Severity};
 use super::{Projection, QueuedPreview};
 use crate::kernel::event::{
-    Adjustment, Branch, Event, EventKind, GateDecision, GateQuestion, LossCause, Opening, QueuedMessage,
-    is_turn_interrupted,
+    Adjustment, ContextEvent, Event, EventKind, GateDecision, GateEvent, GateQuestion, LossCause, NoticeEvent,
+    QueuedMessage, RunEvent, SessionEvent, ToolEvent,
 };
 use crate::kernel::id::{MessageId, Seq};
 
 impl Projection {
     /// Folds one event.
     pub(super) fn fold(&mut self, event: &Event, out: &mut EventSink) {
-        if self.last_seq == Seq::ZERO {
-            self.conversation.set_base(event.seq);
-        }
-        self.last_seq = event.seq;
         if !self.extends_pending(event, out) {
             self.flush(out);
         }
+        self.conversation.fold(event);
+        // An event may end the open message and then add to the next one, or add to the open one and then end it.
+        if !self.extends_open_message(event) {
+            self.follow_open_message(discard_reason(event), out);
+        }
+        self.has_pending_calls = self.conversation.pending().next().is_some();
         match &event.kind {
-            EventKind::SessionOpened(opening) => self.begin_session(event, opening),
-            EventKind::SessionRenamed { name } => {
+            EventKind::Session(change) => self.fold_session_event(event, change, out),
+            EventKind::Run(change) => self.fold_run_event(event, change, out),
+            EventKind::Tool(change) => self.fold_tool_event(event, change, out),
+            EventKind::Gate(change) => self.fold_gate_event(event, change, out),
+            EventKind::Context(change) => self.fold_context_event(event, change, out),
+            EventKind::Participant(_) => {}
+            EventKind::Notice(notice) => self.fold_notice(event.seq, notice, out),
+        }
+        self.follow_open_message(discard_reason(event), out);
+    }
+
+    fn fold_session_event(&mut self, event: &Event, change: &SessionEvent, out: &mut EventSink) {
+        match change {
+            SessionEvent::Opened(opening) => self.setting_times.name = opening.name.is_some().then_some(event.at),
+            SessionEvent::Renamed { name } => {
                 self.setting_times.name = Some(event.at);
                 ui::title(name, event.seq, out);
             }
-            EventKind::SessionEnded { by } => notify_ended(event.seq, by, out),
-            EventKind::VersionBumped { change: _, by: _ } | EventKind::Loaded { by: _ } | EventKind::Unknown(_) => {}
-            EventKind::Adjusted { adjustment, by: _ } => self.adjust(event, adjustment, out),
-            EventKind::Branched { branch, by: _ } => self.branch(event.seq, *branch),
-            EventKind::RunStarted(message) => self.begin_run(event, message, out),
-            EventKind::MessageQueued(queued) => self.queue(event.seq, queued, out),
-            EventKind::MessageUnqueued { message, by: _ } => self.unqueue(event.seq, message, out),
-            EventKind::Steered(steering) => self.steer(event, steering, out),
-            EventKind::Status { source: _, phase, detail } => {
-                self.show_working(event.seq, phase, detail.as_deref(), out);
-            }
-            EventKind::ThinkingDelta { text } => self.append_delta(event, BlockKind::Thinking, text, out),
-            EventKind::TextDelta { text } => self.append_delta(event, BlockKind::Text, text, out),
-            EventKind::TextDone { message: _ } => self.end_text(out),
-            EventKind::TurnUsage(usage) => self.record_usage(event, usage, out),
-            EventKind::CompactionStarted { reason, by: _ } => self.begin_compaction(event.seq, *reason, out),
-            EventKind::Compacted(compaction) => self.compact(event, compaction, out),
-            EventKind::CompactionFailed { failure: ending, message, will_retry: again } => {
-                self.end_compaction(event.seq, (*ending, message.as_deref(), *again), out);
-            }
-            EventKind::RetryStarted(retry) => begin_retry(retry, out),
-            EventKind::RetryEnded { succeeded, attempt, message } => {
+            SessionEvent::Ended { by } => notify_ended(event.seq, by, out),
+            SessionEvent::Adjusted { adjustment, by: _ } => self.adjust(event, adjustment, out),
+            SessionEvent::VersionBumped { .. } | SessionEvent::Loaded { .. } => {}
+        }
+    }
+
+    fn fold_run_event(&mut self, event: &Event, change: &RunEvent, out: &mut EventSink) {
+        match change {
+            RunEvent::Started(message) => self.begin_run(event, message, out),
+            RunEvent::MessageQueued(queued) => self.queue(event.seq, queued, out),
+            RunEvent::MessageUnqueued { message, by: _ } => self.unqueue(event.seq, message, out),
+            RunEvent::Steered(steering) => self.steer(event, steering, out),
+            RunEvent::ThinkingDelta { text } => self.append_delta(event, BlockKind::Thinking, text, out),
+            RunEvent::TextDelta { text } => self.append_delta(event, BlockKind::Text, text, out),
+            RunEvent::TextDone { message: _ } => self.end_text(out),
+            RunEvent::TurnUsage(usage) => self.record_usage(event, usage, out),
+            RunEvent::RetryStarted(retry) => begin_retry(retry, out),
+            RunEvent::RetryEnded { succeeded, attempt, message } => {
                 end_retry(*succeeded, *attempt, message.as_deref(), out);
             }
-            EventKind::CallIntended(intention) => self.request_call(event, intention, out),
-            EventKind::CallStarted { call, tool: _ } => self.start_call(call, out),
-            EventKind::CallOutput { call, stream: _, text } => self.append_output(call, text, out),
-            EventKind::CallSettled(settlement) => self.settle_call(event, settlement, out),
-            EventKind::GateOpened(question) => self.open_question(event, question, out),
-            EventKind::GateVoted { gate, decision, by } => ui::emit_vote(gate, *decision, by, event.seq, out),
-            EventKind::GateSettled(decision) => self.settle_question(event.seq, decision, out),
-            EventKind::Warned { code, message, detail: _ } => self.warn(event.seq, code, message, out),
-            EventKind::Failed { code: _, message, retryable: _, detail: _ } => {
-                ui::notify(Severity::Error, message, event.seq, out);
-            }
-            EventKind::RunStopping { outcome: _, reason, by } => {
+            RunEvent::Stopping { outcome: _, reason, by } => {
                 ui::status("run", &format!("stopping: {reason} ({by})"), event.seq, out);
             }
-            EventKind::RunRecovered { phase: _ } => self.recover(event.seq, out),
-            EventKind::RunEnded(report) => self.end_run(event, report, out),
-            EventKind::EventsLost { after: _, cause } => self.report_loss(event.seq, *cause, out),
+            RunEvent::Recovered { phase: _ } => ui::notify(Severity::Info, RECOVERED, event.seq, out),
+            RunEvent::Ended(_) => self.finish_run(event, out),
+        }
+    }
+
+    fn fold_tool_event(&mut self, event: &Event, change: &ToolEvent, out: &mut EventSink) {
+        match change {
+            ToolEvent::Intended(intention) => self.request_call(event, intention, out),
+            ToolEvent::Started { call, tool: _ } => self.start_call(call, out),
+            ToolEvent::Output { call, stream: _, text } => self.append_output(call, text, out),
+            ToolEvent::Settled(settlement) => self.settle_call(event, settlement, out),
+        }
+    }
+
+    fn fold_gate_event(&mut self, event: &Event, change: &GateEvent, out: &mut EventSink) {
+        match change {
+            GateEvent::Opened(question) => self.open_question(event, question, out),
+            GateEvent::Voted { gate, decision, by, participant: _ } => {
+                ui::emit_vote(gate, *decision, by, event.seq, out)
+            }
+            GateEvent::Settled(decision) => self.settle_question(event.seq, decision, out),
+        }
+    }
+
+    fn fold_context_event(&mut self, event: &Event, change: &ContextEvent, out: &mut EventSink) {
+        match change {
+            ContextEvent::Branched { branch: _, by: _ } => self.branch(event.seq),
+            ContextEvent::CompactionStarted { reason, by: _ } => self.begin_compaction(event.seq, *reason, out),
+            ContextEvent::Compacted(_) => self.compact(event, out),
+            ContextEvent::CompactionFailed { failure, message, will_retry } => {
+                self.end_compaction(event.seq, (*failure, message.as_deref(), *will_retry), out);
+            }
+        }
+    }
+
+    fn fold_notice(&mut self, seq: Seq, notice: &NoticeEvent, out: &mut EventSink) {
+        match notice {
+            NoticeEvent::Status { source: _, phase, detail } => {
+                self.show_working(seq, phase, detail.as_deref(), out);
+            }
+            NoticeEvent::Warned { code: _, message, detail: _ } => ui::notify(Severity::Warning, message, seq, out),
+            NoticeEvent::Failed { code: _, message, retryable: _, detail: _ } => {
+                ui::notify(Severity::Error, message, seq, out);
+            }
+            NoticeEvent::EventsLost { after: _, cause } => {
+                ui::notify(Severity::Warning, loss_message(*cause), seq, out);
+            }
+            NoticeEvent::Unknown(_) => {}
         }
     }
 
@@ -91,32 +136,22 @@ impl Projection {
     /// Returns whether an event extends the pending delta.
     fn extends_pending(&self, event: &Event, out: &EventSink) -> bool {
         match (&event.kind, &out.pending) {
-            (EventKind::TextDelta { .. } | EventKind::ThinkingDelta { .. }, Some(PendingDelta::Text(_))) => true,
-            (EventKind::CallOutput { call, .. }, Some(PendingDelta::Output(held))) => call == held,
+            (
+                EventKind::Run(RunEvent::TextDelta { .. } | RunEvent::ThinkingDelta { .. }),
+                Some(PendingDelta::Text(_)),
+            ) => true,
+            (EventKind::Tool(ToolEvent::Output { call, .. }), Some(PendingDelta::Output(held))) => call == held,
             (_, Some(PendingDelta::Text(_) | PendingDelta::Output(_)) | None) => false,
         }
-    }
-
-    fn begin_session(&mut self, event: &Event, opening: &Opening) {
-        self.setting_times.name = opening.name.is_some().then_some(event.at);
-        self.provider.clone_from(&opening.provider);
-        self.model = opening.model.clone().unwrap_or_default();
     }
 
     fn adjust(&mut self, event: &Event, adjustment: &Adjustment, out: &mut EventSink) {
         let seq = event.seq;
         let Adjustment { provider, model, thinking, auto_compaction, auto_retry, workspace: _, unloaded: _ } =
             adjustment;
-        if let Some(provider) = provider {
-            self.provider.clone_from(provider);
-            self.model.clear();
-        }
-        if let Some(model) = model {
-            self.model.clone_from(model);
-        }
         if provider.is_some() || model.is_some() {
             self.setting_times.model = Some(event.at);
-            let who = format!("{}/{}", self.provider, self.model);
+            let who = format!("{}/{}", self.conversation.provider(), self.conversation.model());
             ui::status("model", who.trim_end_matches('/'), seq, out);
         }
         if let Some(thinking) = thinking {
@@ -130,9 +165,8 @@ impl Projection {
         }
     }
 
-    fn branch(&mut self, seq: Seq, branch: Branch) {
+    const fn branch(&mut self, seq: Seq) {
         self.last_branch = Some(seq);
-        self.conversation.branch(branch.until, branch.from);
         self.context_tokens = None;
     }
 
@@ -166,7 +200,6 @@ impl Projection {
     }
 
     fn open_question(&mut self, event: &Event, question: &GateQuestion, out: &mut EventSink) {
-        self.close(out);
         ui::emit_question(question, event.at, out);
         self.questions.insert(question.gate.clone(), question.clone());
     }
@@ -175,23 +208,21 @@ impl Projection {
         self.questions.remove(&decision.gate);
         ui::emit_decision(decision, seq, out);
     }
+}
 
-    fn warn(&mut self, seq: Seq, code: &str, message: &str, out: &mut EventSink) {
-        if is_turn_interrupted(code) {
-            self.discard_open_message(message, out);
-        }
-        ui::notify(Severity::Warning, message, seq, out);
-    }
-
-    fn recover(&mut self, seq: Seq, out: &mut EventSink) {
-        self.discard_open_message(RECOVERED, out);
-        ui::notify(Severity::Info, RECOVERED, seq, out);
-    }
-
-    fn report_loss(&mut self, seq: Seq, cause: LossCause, out: &mut EventSink) {
-        let what = loss_message(cause);
-        self.discard_open_message(what, out);
-        ui::notify(Severity::Warning, what, seq, out);
+/// Returns why an event discards the open message.
+fn discard_reason(event: &Event) -> &str {
+    match &event.kind {
+        EventKind::Notice(NoticeEvent::Warned { message, .. }) => message,
+        EventKind::Notice(NoticeEvent::EventsLost { cause, .. }) => loss_message(*cause),
+        EventKind::Context(ContextEvent::Branched { .. }) => "the conversation continues from an earlier point",
+        EventKind::Session(_)
+        | EventKind::Run(_)
+        | EventKind::Tool(_)
+        | EventKind::Gate(_)
+        | EventKind::Participant(_)
+        | EventKind::Context(_)
+        | EventKind::Notice(_) => RECOVERED,
     }
 }
 

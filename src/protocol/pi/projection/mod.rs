@@ -12,26 +12,27 @@ mod entry;
 mod event_sink;
 mod export;
 mod fold;
+mod message_json;
 mod object_writer;
 mod open_message;
 mod parts;
 mod runs;
+mod session_projection;
 mod ui;
 
-pub use answer::{Vote, vote};
+pub use answer::vote;
 pub use entry::{Entry, Role};
-pub use export::{Heading, export_html};
-pub use parts::{ForkMessage, ForkPoint, SessionEvent, Summary};
+pub use export::export_html;
+pub use parts::{ForkMessage, PiEvent, Stats, Summary};
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::encode::Stats;
+use crate::kernel::conversation::Conversation;
 use crate::kernel::event::{Branch, CompactionReason, Event, GateQuestion};
-use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq};
+use crate::kernel::id::{CallId, GateId, MessageId, RunId, Seq};
 use crate::kernel::time::Now;
 use calls::ToolCallState;
-use entry::Conversation;
 use event_sink::EventSink;
 use open_message::OpenMessage;
 
@@ -39,22 +40,20 @@ use open_message::OpenMessage;
 #[derive(Debug, Default)]
 pub struct Projection {
     conversation: Conversation,
-    /// The message that the model is writing.
+    /// The message that the model is writing, for updates.
     open_message: Option<OpenMessage>,
-    /// Entries that arrived while the model was writing; they are added after its message.
-    deferred: Vec<Entry>,
+    /// Messages that arrived while the model was writing; they are emitted after its message.
+    deferred: Vec<CompleteMessage>,
     turn: TurnState,
     /// The tool calls that have no result yet.
     calls: BTreeMap<CallId, ToolCallState>,
-    /// The calls that the model requested and that have not started.
-    unstarted: VecDeque<UnstartedCall>,
-    /// The position of the active run's first entry.
-    run_start: Option<usize>,
+    /// Whether the turn has announced calls that are not requested yet.
+    has_pending_calls: bool,
+    /// The first event of the active run.
+    run_start: Option<Seq>,
     /// The messages queued behind the run.
     queue: Vec<QueuedPreview>,
     questions: BTreeMap<GateId, GateQuestion>,
-    provider: String,
-    model: String,
     usage: Stats,
     /// The tokens of the conversation when the model last processed it.
     context_tokens: Option<u64>,
@@ -63,7 +62,6 @@ pub struct Projection {
     working_message_set: bool,
     setting_times: SettingTimes,
     last_branch: Option<Seq>,
-    last_seq: Seq,
 }
 
 /// When the settings that a session file records last changed; `None` if a setting is unchanged since the session
@@ -84,16 +82,15 @@ struct TurnState {
     started: bool,
     message: Option<Arc<str>>,
     results: Vec<Arc<str>>,
-    /// The entry of the turn's message.
-    entry: Option<(Seq, u32)>,
 }
 
-/// A call that the model requested and that has not started.
+/// A complete message, as JSON.
 #[derive(Debug)]
-struct UnstartedCall {
-    id: String,
-    tool: String,
-    args: Json,
+enum CompleteMessage {
+    /// Of the user.
+    User(Arc<str>),
+    /// Of a user command.
+    UserCommand(Arc<str>),
 }
 
 /// The preview of a message that is queued behind the run.
@@ -114,7 +111,7 @@ impl Projection {
     ///
     /// Consecutive deltas of one text, or of the output of one tool, are coalesced into one update per batch.
     #[must_use = "the returned events must be sent"]
-    pub fn project<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) -> Vec<SessionEvent> {
+    pub fn project<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) -> Vec<PiEvent> {
         let mut out = EventSink::recording();
         for event in events {
             self.fold(event, &mut out);
@@ -125,49 +122,34 @@ impl Projection {
 
     /// Returns the position of the last folded event.
     pub const fn last_seq(&self) -> Seq {
-        self.last_seq
-    }
-
-    /// Returns the position of the last branch event.
-    pub const fn last_branch(&self) -> Option<Seq> {
-        self.last_branch
+        self.conversation.last_seq()
     }
 
     /// Returns the visible messages, each as JSON.
-    pub fn messages(&self) -> impl Iterator<Item = &str> {
-        self.conversation.visible().map(|entry| &*entry.json)
-    }
-
-    /// Returns the number of visible messages.
-    pub fn message_count(&self) -> u64 {
-        self.conversation.visible().count() as u64
+    pub fn messages(&self) -> impl Iterator<Item = Arc<str>> {
+        entry::visible(&self.conversation).map(|entry| entry.json())
     }
 
     /// Returns every message of the current branch, including those that a summary replaces.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.conversation.all()
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        entry::all(&self.conversation)
     }
 
     /// Returns the statistics of the session: visible messages; tokens and cost of the whole session.
     pub fn stats(&self) -> Stats {
         let mut stats = self.usage;
-        self.conversation.add_counts(&mut stats);
+        entry::add_counts(&self.conversation, &mut stats);
         stats
     }
 
     /// Returns the text of the last assistant message that has one.
     pub fn last_text(&self) -> Option<String> {
-        self.conversation.last_text()
+        entry::last_text(&self.conversation)
     }
 
     /// Returns the messages that a fork can start from.
     pub fn fork_messages(&self) -> Vec<ForkMessage> {
-        self.conversation.fork_messages()
-    }
-
-    /// Finds the fork point that excludes a message and everything after it.
-    pub fn fork_point(&self, entry: &str) -> Option<ForkPoint> {
-        self.conversation.fork_point(entry)
+        entry::fork_messages(&self.conversation)
     }
 
     /// Returns the branch point just before an event.
@@ -182,17 +164,7 @@ impl Projection {
 
     /// Returns the summary that replaces the older part of the conversation.
     pub fn summary(&self) -> Option<Summary> {
-        self.conversation.summary()
-    }
-
-    /// Returns the tokens of the conversation when the model last processed it; unknown after a compaction.
-    pub const fn context_tokens(&self) -> Option<u64> {
-        self.context_tokens
-    }
-
-    /// Returns whether a run is active.
-    pub const fn is_streaming(&self) -> bool {
-        self.run_start.is_some()
+        entry::summary(&self.conversation)
     }
 
     /// Returns an open question.
@@ -200,13 +172,8 @@ impl Projection {
         self.questions.get(gate)
     }
 
-    /// Returns the number of open questions.
-    pub fn open_questions(&self) -> u64 {
-        self.questions.len() as u64
-    }
-
     /// Returns the UI requests of the open questions, for a new subscriber.
-    pub fn open_requests(&self, now: Now) -> Vec<SessionEvent> {
+    pub fn open_requests(&self, now: Now) -> Vec<PiEvent> {
         let mut out = EventSink::recording();
         self.questions.values().for_each(|question| ui::emit_question(question, now, &mut out));
         out.into_events()

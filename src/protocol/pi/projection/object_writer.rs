@@ -1,6 +1,7 @@
 //! A writer for JSON objects, field by field: most values are serialized already.
 
-use crate::record::json;
+use crate::kernel::id::Json;
+use crate::record::{json, wire};
 
 /// A JSON object under construction.
 pub(super) struct ObjectWriter<'a> {
@@ -47,6 +48,11 @@ impl<'a> ObjectWriter<'a> {
         self.name(name);
         self.out.extend_from_slice(json);
         self
+    }
+
+    /// Writes a JSON value of an event as its record has it: one value on one line, whatever the event holds.
+    pub(super) fn json(self, name: &str, json: &Json) -> Self {
+        self.raw(name, wire::raw(json).get().as_bytes())
     }
 
     /// Writes an array field of serialized values.

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 
 use super::event_sink::EventSink;
+use super::message_json::{AssistantFields, StopReason, write_assistant, write_call};
 use super::object_writer::ObjectWriter;
 use crate::kernel::event::TokenUsage;
-use crate::kernel::id::Seq;
+use crate::kernel::id::{Json, Seq};
 use crate::kernel::time::Now;
-use crate::protocol::pi::encode::dollars;
-use crate::protocol::pi::interface;
 use crate::record::json;
 
 /// An assistant message under construction.
@@ -19,9 +18,7 @@ use crate::record::json;
 pub(super) struct OpenMessage {
     /// The position of its first event.
     pub(super) first_seq: Seq,
-    /// The position of the last event that changed it.
-    pub(super) last_seq: Seq,
-    pub(super) at: Now,
+    at: Now,
     provider: String,
     model: String,
     /// Its serialized content blocks; the last one may be unterminated.
@@ -29,15 +26,10 @@ pub(super) struct OpenMessage {
     block_count: usize,
     /// The open block and the offset of its text.
     open_block: Option<(BlockKind, usize)>,
-    /// The number of tool calls it requests.
-    pub(super) call_count: u64,
+    has_calls: bool,
     usage: Option<TokenUsage>,
-    /// Whether its text is complete.
-    pub(super) text_complete: bool,
     /// Whether `message_start` was emitted.
     pub(super) announced: bool,
-    /// The session file entry it was imported from.
-    pub(super) origin: Option<Arc<str>>,
 }
 
 /// The kind of a content block.
@@ -65,45 +57,26 @@ impl BlockKind {
     }
 }
 
-/// Why a message ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StopReason<'a> {
-    /// It is complete.
-    Complete,
-    /// The run was stopped, for this reason.
-    Aborted(&'a str),
-    /// The turn failed, with this error.
-    Failed(&'a str),
-}
-
 impl OpenMessage {
     /// Opens an assistant message.
     pub(super) fn new(first_seq: Seq, at: Now, provider: &str, model: &str) -> Self {
         Self {
             first_seq,
-            last_seq: first_seq,
             at,
             provider: provider.to_owned(),
             model: model.to_owned(),
             content: Vec::new(),
             block_count: 0,
             open_block: None,
-            call_count: 0,
+            has_calls: false,
             usage: None,
-            text_complete: false,
             announced: false,
-            origin: None,
         }
     }
 
     /// Returns whether it has no content blocks.
     pub(super) const fn is_empty(&self) -> bool {
         self.block_count == 0
-    }
-
-    /// Returns whether the usage of the turn is known.
-    pub(super) const fn has_usage(&self) -> bool {
-        self.usage.is_some()
     }
 
     /// Returns whether the open block is of this kind.
@@ -161,17 +134,12 @@ impl OpenMessage {
     }
 
     /// Adds a tool call.
-    pub(super) fn add_call(&mut self, id: &str, tool: &str, args: &str, out: &mut EventSink) {
+    pub(super) fn add_call(&mut self, id: &str, tool: &str, args: &Json, out: &mut EventSink) {
         self.end_block(out);
         self.next_block();
-        self.call_count += 1;
+        self.has_calls = true;
         let from = self.content.len();
-        ObjectWriter::new(&mut self.content)
-            .text("type", "toolCall")
-            .text("id", id)
-            .text("name", tool)
-            .with("arguments", |content| write_arguments(content, args))
-            .end();
+        write_call(&mut self.content, id, tool, args);
         self.announce(out);
         self.emit_update(out, "toolcall_start", |event| event);
         self.emit_update(out, "toolcall_end", |event| event.raw("toolCall", &self.content[from..]));
@@ -219,59 +187,18 @@ impl OpenMessage {
     }
 
     fn write(&self, stop: StopReason<'_>, out: &mut Vec<u8>) {
-        let (reason, message) = match stop {
-            StopReason::Complete if self.call_count > 0 => ("toolUse", None),
-            StopReason::Complete => ("stop", None),
-            StopReason::Aborted(why) => ("aborted", Some(why)),
-            StopReason::Failed(why) => ("error", Some(why)),
+        let fields = AssistantFields {
+            provider: &self.provider,
+            model: &self.model,
+            usage: self.usage,
+            has_calls: self.has_calls,
+            stop,
+            at: self.at,
         };
-        ObjectWriter::new(out)
-            .text("role", "assistant")
-            .with("content", |out| {
-                out.push(b'[');
-                out.extend_from_slice(&self.content);
-                out.extend_from_slice(if self.open_block.is_some() { b"\"}]" } else { b"]" });
-            })
-            .text("api", interface(&self.provider))
-            .text("provider", &self.provider)
-            .text("model", &self.model)
-            .with("usage", |out| write_usage(out, &self.usage.unwrap_or_default()))
-            .text("stopReason", reason)
-            .optional_text("errorMessage", message)
-            .number("timestamp", self.at.0)
-            .end();
+        write_assistant(out, fields, |out| {
+            out.push(b'[');
+            out.extend_from_slice(&self.content);
+            out.extend_from_slice(if self.open_block.is_some() { b"\"}]" } else { b"]" });
+        });
     }
-}
-
-/// Writes the arguments of a call as an object; any other value is wrapped in one.
-pub(super) fn write_arguments(out: &mut Vec<u8>, args: &str) {
-    if args.starts_with('{') {
-        out.extend_from_slice(args.as_bytes());
-    } else {
-        let json = if args.is_empty() { "null" } else { args };
-        ObjectWriter::new(out).raw("value", json.as_bytes()).end();
-    }
-}
-
-fn write_usage(out: &mut Vec<u8>, used: &TokenUsage) {
-    let plain = used.input.saturating_sub(used.cache_read).saturating_sub(used.cache_write);
-    ObjectWriter::new(out)
-        .number("input", plain)
-        .number("output", used.output)
-        .number("cacheRead", used.cache_read)
-        .number("cacheWrite", used.cache_write)
-        .number("totalTokens", used.input.saturating_add(used.output))
-        .with("cost", |out| {
-            // Only the total cost is known, not its parts.
-            let mut total = Vec::new();
-            json::value(&mut total, &dollars(used.cost.unwrap_or(0)));
-            ObjectWriter::new(out)
-                .number("input", 0)
-                .number("output", 0)
-                .number("cacheRead", 0)
-                .number("cacheWrite", 0)
-                .raw("total", &total)
-                .end();
-        })
-        .end();
 }

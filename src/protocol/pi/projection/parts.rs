@@ -3,16 +3,14 @@
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::kernel::id::Seq;
-
 /// A session event as sent to subscribers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionEvent {
+pub struct PiEvent {
     name: &'static str,
     body: Bytes,
 }
 
-impl SessionEvent {
+impl PiEvent {
     /// Wraps a serialized event; `body` is one JSON object whose `type` is `name`.
     pub(super) const fn new(name: &'static str, body: Bytes) -> Self {
         Self { name, body }
@@ -51,13 +49,27 @@ pub struct ForkMessage {
     pub text: String,
 }
 
-/// The branch point of a fork.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForkPoint {
-    /// The text of the message, for the user to edit.
-    pub text: String,
-    /// The last event of the kept history.
-    pub until: Seq,
-    /// The first event that was visible at that point.
-    pub from: Seq,
+/// Statistics of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Stats {
+    /// User messages.
+    pub user_messages: u64,
+    /// Assistant messages.
+    pub assistant_messages: u64,
+    /// Tool calls that the model requested.
+    pub tool_calls: u64,
+    /// Results of these calls.
+    pub tool_results: u64,
+    /// All messages.
+    pub total_messages: u64,
+    /// Input tokens, without cached ones.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Tokens read from the cache.
+    pub cache_read: u64,
+    /// Tokens written to the cache.
+    pub cache_write: u64,
+    /// Cost in millionths of a US dollar, as far as it is known.
+    pub cost: u64,
 }

@@ -1,30 +1,31 @@
 //! Runs and turns: user messages, assistant messages and how runs end.
+//!
+//! Where a message of the assistant ends is decided by the fold of the conversation; this follows it.
 
 use std::sync::Arc;
 
-use super::entry::{Entry, Role, origin};
+use super::entry::{self, Role, skip_text, stop_reason};
 use super::event_sink::{EventSink, PendingDelta};
-use super::object_writer::{ObjectWriter, object, write_text_content};
-use super::open_message::{BlockKind, OpenMessage, StopReason, write_arguments};
+use super::message_json::{StopReason, ToolResult, announced_call_id, user_message, write_arguments};
+use super::open_message::{BlockKind, OpenMessage};
 use super::ui;
-use super::{Projection, TurnState, UnstartedCall};
-use crate::kernel::event::{Event, Image, Message, RunOutcome, RunReport, Steering, TokenUsage, TurnUsage};
+use super::{CompleteMessage, Projection, TurnState};
+use crate::kernel::conversation::{AssistantMessage, Call, CallOutcome};
+use crate::kernel::event::{Event, Image, Message, Steering, TokenUsage, TurnUsage};
 use crate::kernel::id::{Json, Seq};
-use crate::kernel::time::Now;
 
 impl Projection {
     /// Starts a run.
     pub(super) fn begin_run(&mut self, event: &Event, message: &Message, out: &mut EventSink) {
         if self.run_start.is_some() {
-            self.finish_run(event, StopReason::Failed("the end of the run is lost"), out);
+            self.finish_run(event, out);
         }
-        self.close(out);
         let waiting = self.queue.len();
         self.queue.retain(|queued| Some(&queued.run) != event.run.as_ref());
         if self.queue.len() < waiting {
             self.show_queue(event.seq, out);
         }
-        self.run_start = Some(self.conversation.len());
+        self.run_start = Some(event.seq);
         self.turn = TurnState::default();
         out.emit_empty("agent_start");
         self.begin_turn(out);
@@ -33,11 +34,7 @@ impl Projection {
 
     /// Handles a steering message: calls that have not started are skipped.
     pub(super) fn steer(&mut self, event: &Event, steering: &Steering, out: &mut EventSink) {
-        // A turn whose usage is recorded gets no further calls.
-        if self.open_message.as_ref().is_some_and(OpenMessage::has_usage) {
-            self.close(out);
-        }
-        self.skip_unstarted(event, "a user message arrived first", out);
+        self.skip_calls(event, out);
         self.add_user_message(event, &steering.text, &steering.images, out);
     }
 
@@ -45,21 +42,26 @@ impl Projection {
     pub(super) fn end_text(&mut self, out: &mut EventSink) {
         if let Some(open) = &mut self.open_message {
             open.end_block(out);
-            open.text_complete = true;
         }
     }
 
-    /// Closes the open message, if there is one.
-    pub(super) fn close(&mut self, out: &mut EventSink) {
-        self.close_with(StopReason::Complete, out);
+    /// Returns whether an event added to the open message.
+    pub(super) fn extends_open_message(&self, event: &Event) -> bool {
+        let open = self.open_message.as_ref();
+        open.is_some_and(|open| self.conversation.last_change(open.first_seq) == Some(event.seq))
     }
 
-    /// Discards the open message.
-    pub(super) fn discard_open_message(&mut self, why: &str, out: &mut EventSink) {
+    /// Ends the open message if the conversation has closed or discarded it; `why` says why it is discarded.
+    pub(super) fn follow_open_message(&mut self, why: &str, out: &mut EventSink) {
+        let Some(first_seq) = self.open_message.as_ref().map(|open| open.first_seq) else { return };
+        if self.conversation.is_open(first_seq) {
+            return;
+        }
         let Some(mut open) = self.open_message.take() else { return };
-        if open.announced {
-            let message = open.end(StopReason::Failed(why), out);
-            self.turn.message = Some(message);
+        let closed = self.conversation.message(first_seq);
+        let stop = closed.map_or(StopReason::Failed(why), |message| stop_reason(&message.end));
+        if !open.is_empty() {
+            self.turn.message = Some(open.end(stop, out));
             self.end_turn(out);
         }
         self.deliver_deferred(out);
@@ -68,7 +70,7 @@ impl Projection {
     /// Ends the turn unless it has an open message or unfinished calls.
     pub(super) fn end_turn(&mut self, out: &mut EventSink) {
         let under_way = self.calls.values().any(|used| used.belongs_to_turn());
-        if !self.turn.started || self.open_message.is_some() || under_way || !self.unstarted.is_empty() {
+        if !self.turn.started || self.open_message.is_some() || under_way || self.has_pending_calls {
             return;
         }
         let Some(message) = self.turn.message.take() else { return };
@@ -79,42 +81,38 @@ impl Projection {
         self.turn = TurnState::default();
     }
 
-    /// Opens an assistant message unless one is open.
-    pub(super) fn begin_message(&mut self, event: &Event, out: &mut EventSink) -> &mut OpenMessage {
+    /// Opens the assistant message that starts with an event, unless one is open.
+    pub(super) fn begin_message(&mut self, event: &Event, first_seq: Seq, out: &mut EventSink) -> &mut OpenMessage {
         self.begin_turn(out);
-        let (provider, model) = (&self.provider, &self.model);
-        let open = self.open_message.get_or_insert_with(|| OpenMessage::new(event.seq, event.at, provider, model));
-        open.last_seq = event.seq;
-        open.origin = open.origin.take().or_else(|| origin(event));
-        open
+        let (provider, model) = (self.conversation.provider(), self.conversation.model());
+        self.open_message.get_or_insert_with(|| OpenMessage::new(first_seq, event.at, provider, model))
     }
 
-    /// Adds a complete entry; it is deferred while an announced message is open.
-    pub(super) fn add_entry(&mut self, entry: Entry, out: &mut EventSink) {
+    /// Adds a complete message; it is deferred while an announced message is open.
+    pub(super) fn add_message(&mut self, message: CompleteMessage, out: &mut EventSink) {
         if self.open_message.as_ref().is_some_and(|open| open.announced) {
-            return self.deferred.push(entry);
+            return self.deferred.push(message);
         }
-        if entry.role == Role::User && self.run_start.is_some() {
-            self.begin_turn(out);
+        match message {
+            CompleteMessage::User(json) => {
+                if self.run_start.is_some() {
+                    self.begin_turn(out);
+                }
+                out.emit_message(&json);
+            }
+            CompleteMessage::UserCommand(json) => out.emit_message(&json),
         }
-        out.emit_message(&entry.json);
-        self.conversation.push(entry);
     }
 
     /// Appends a text or thinking delta of the model.
     pub(super) fn append_delta(&mut self, event: &Event, block: BlockKind, text: &str, out: &mut EventSink) {
-        let over = |open: &OpenMessage| open.text_complete || open.has_usage() || open.call_count > 0;
-        if self.open_message.as_ref().is_some_and(over) {
-            self.close(out);
-        }
         let going_on = self.open_message.as_ref().is_some_and(|open| open.has_open_block(block));
         if !going_on {
             self.flush(out);
-            self.begin_message(event, out).begin_block(block, out);
+            self.begin_message(event, event.seq, out).begin_block(block, out);
         }
         if let Some(open) = &mut self.open_message {
             open.append(text);
-            open.last_seq = event.seq;
         }
         if out.is_recording() {
             match &mut out.pending {
@@ -124,108 +122,55 @@ impl Projection {
         }
     }
 
-    /// Handles the usage of a turn and the calls that it requests.
+    /// Handles the usage of a turn and the calls that it announces.
     pub(super) fn record_usage(&mut self, event: &Event, turn: &TurnUsage, out: &mut EventSink) {
         self.accumulate_usage(&turn.usage);
-        let over = |open: &OpenMessage| open.has_usage() || open.call_count > 0;
-        if self.open_message.as_ref().is_some_and(over) {
-            self.close(out);
+        if !turn.pending.is_empty() {
+            self.begin_turn(out);
         }
-        self.unstarted.clear();
-        let (provider, model) = (&self.provider, &self.model);
+        let (provider, model) = (self.conversation.provider(), self.conversation.model());
         // An empty turn is not emitted; a tool call of it may follow.
         let open = self.open_message.get_or_insert_with(|| OpenMessage::new(event.seq, event.at, provider, model));
         open.set_usage(&turn.model, turn.usage);
-        open.last_seq = event.seq;
-        open.origin = open.origin.take().or_else(|| origin(event));
-        if self.model.is_empty() {
-            self.model.clone_from(&turn.model);
+        for (index, call) in (0..).zip(&turn.pending) {
+            open.add_call(&announced_call_id(open.first_seq, index), &call.tool, &call.args, out);
         }
-        if turn.pending.is_empty() {
-            // A user message interrupted the turn, so no calls follow and the message is complete.
-            if self.deferred.iter().any(|entry| entry.role == Role::User) {
-                self.close(out);
-            }
-            return;
-        }
-        self.begin_turn(out);
-        let since = self.open_message.as_ref().map_or(event.seq, |open| open.first_seq);
-        for (at, call) in turn.pending.iter().enumerate() {
-            let id = format!("call_{:x}_{at}", since.number());
-            if let Some(open) = &mut self.open_message {
-                open.add_call(&id, &call.tool, call.args.as_str(), out);
-            }
-            self.unstarted.push_back(UnstartedCall { id, tool: call.tool.clone(), args: call.args.clone() });
-        }
-        self.close(out);
     }
 
     /// Handles the end of a run.
-    pub(super) fn end_run(&mut self, event: &Event, report: &RunReport, out: &mut EventSink) {
-        let stop = match report.outcome {
-            RunOutcome::Success => StopReason::Complete,
-            RunOutcome::Cancelled | RunOutcome::Denied => StopReason::Aborted(&report.summary),
-            RunOutcome::Failed => StopReason::Failed(&report.summary),
-        };
-        self.finish_run(event, stop, out);
-    }
-
-    fn finish_run(&mut self, event: &Event, stop: StopReason<'_>, out: &mut EventSink) {
-        let half_said = self.open_message.as_ref().is_some_and(|open| !open.has_usage() && !open.text_complete);
-        self.close_with(if half_said { stop } else { StopReason::Complete }, out);
-        self.skip_unstarted(event, "the run ended first", out);
+    pub(super) fn finish_run(&mut self, event: &Event, out: &mut EventSink) {
+        self.skip_calls(event, out);
         // Their results may be among lost events.
         self.calls.retain(|_, used| !used.belongs_to_turn());
         self.questions.clear();
         self.end_turn(out);
-        let unsaid = stop != StopReason::Complete && !half_said;
-        // An imported run keeps exactly the messages of its file.
-        let is_imported = event.origin.is_some();
-        if self.run_start.is_some() && !is_imported && (unsaid || self.turn.started) {
-            self.begin_message(event, out);
-            self.end_message(stop, out);
+        let unanswered = self.conversation.message(event.seq).filter(|message| message.blocks.is_empty());
+        if let Some(end) = unanswered.map(|message| message.end.clone()) {
+            self.begin_message(event, event.seq, out);
+            if let Some(mut open) = self.open_message.take() {
+                self.turn.message = Some(open.end(stop_reason(&end), out));
+            }
+            self.end_turn(out);
         }
         self.turn = TurnState::default();
         if std::mem::take(&mut self.working_message_set) {
             ui::working_message("", event.seq, out);
         }
-        if let Some(from) = self.run_start.take() {
-            let messages = self.conversation.since(from).map(|entry| &*entry.json);
-            out.emit("agent_end", |object| object.list("messages", messages).end());
+        if let Some(from) = self.run_start.take()
+            && out.is_recording()
+        {
+            // If the end of the run is lost, the event is the start of the next one.
+            let of_next_run = |seq, role| seq == event.seq && role == Role::User;
+            let entries = entry::since(&self.conversation, from);
+            let messages: Vec<Arc<str>> =
+                entries.take_while(|entry| !of_next_run(entry.seq, entry.role)).map(|entry| entry.json()).collect();
+            out.emit("agent_end", |object| object.list("messages", messages.iter().map(|json| &**json)).end());
         }
-    }
-
-    fn close_with(&mut self, stop: StopReason<'_>, out: &mut EventSink) {
-        if self.open_message.as_ref().is_some_and(OpenMessage::is_empty) {
-            self.open_message = None;
-            return self.deliver_deferred(out);
-        }
-        self.end_message(stop, out);
-    }
-
-    /// Closes the open message, even an empty one.
-    fn end_message(&mut self, stop: StopReason<'_>, out: &mut EventSink) {
-        let Some(mut open) = self.open_message.take() else { return };
-        let json = open.end(stop, out);
-        let role = Role::Assistant { calls: open.call_count };
-        self.conversation.push(Entry {
-            seq: open.first_seq,
-            part: 0,
-            last_seq: open.last_seq,
-            at: open.at,
-            role,
-            json: json.clone(),
-            origin: open.origin.clone(),
-        });
-        self.turn.message = Some(json);
-        self.turn.entry = Some((open.first_seq, 0));
-        self.end_turn(out);
-        self.deliver_deferred(out);
     }
 
     fn deliver_deferred(&mut self, out: &mut EventSink) {
-        for entry in std::mem::take(&mut self.deferred) {
-            self.add_entry(entry, out);
+        for message in std::mem::take(&mut self.deferred) {
+            self.add_message(message, out);
         }
     }
 
@@ -236,28 +181,42 @@ impl Projection {
     }
 
     fn add_user_message(&mut self, event: &Event, text: &str, images: &[Image], out: &mut EventSink) {
-        let json = user_message(text, images, event.at);
-        let (seq, at, origin) = (event.seq, event.at, origin(event));
-        self.add_entry(Entry { seq, part: 0, last_seq: seq, at, role: Role::User, json, origin }, out);
+        self.add_message(CompleteMessage::User(user_message(text, images, event.at)), out);
     }
 
-    /// Emits results for the calls that have not started and now never will.
-    fn skip_unstarted(&mut self, event: &Event, why: &str, out: &mut EventSink) {
-        let waiting = std::mem::take(&mut self.unstarted);
-        for (part, UnstartedCall { id, tool, args }) in (1..).zip(waiting) {
-            let text = format!("not executed: {why}");
-            let result = ToolResult { id: &id, tool: &tool, text: &text, failed: true, details: NO_DETAILS };
-            result.emit_skipped(&args, out);
-            self.add_result(result.entry(event, part), self.turn.entry, out);
+    /// Emits the results of the calls that an event has skipped.
+    fn skip_calls(&mut self, event: &Event, out: &mut EventSink) {
+        let since = self.run_start.unwrap_or_default();
+        let items = self.conversation.items().iter().rev().take_while(|item| item.first_seq >= since);
+        let mut messages = items.filter_map(|item| Some((item.first_seq, item.assistant()?)));
+        let skipped = messages.find(|(_, message)| skipped_calls(message, event.seq).next().is_some());
+        let mut results = Vec::new();
+        for (message, (index, tool, args, why)) in skipped
+            .iter()
+            .flat_map(|(first_seq, message)| skipped_calls(message, event.seq).map(|call| (*first_seq, call)))
+        {
+            let id = announced_call_id(message, index);
+            let result = ToolResult::skipped(&id, tool, why);
+            out.emit("tool_execution_start", |event| {
+                event
+                    .text("toolCallId", &id)
+                    .text("toolName", tool)
+                    .with("args", |out| write_arguments(out, args))
+                    .end();
+            });
+            out.emit("tool_execution_end", |event| result.write_end(event));
+            let message = result.message(event.at);
+            out.emit_message(&message);
+            results.push(message);
         }
+        self.turn.results.append(&mut results);
         self.end_turn(out);
     }
 
     /// Adds the result of a call that the model requested.
-    pub(super) fn add_result(&mut self, entry: Entry, wanted_by: Option<(Seq, u32)>, out: &mut EventSink) {
-        out.emit_message(&entry.json);
-        self.turn.results.push(entry.json.clone());
-        self.conversation.push_result(wanted_by, entry);
+    pub(super) fn add_result(&mut self, message: Arc<str>, out: &mut EventSink) {
+        out.emit_message(&message);
+        self.turn.results.push(message);
     }
 
     fn accumulate_usage(&mut self, used: &TokenUsage) {
@@ -278,85 +237,17 @@ impl Projection {
     }
 }
 
-/// The result of a call as the model receives it.
-pub(super) struct ToolResult<'a> {
-    pub(super) id: &'a str,
-    pub(super) tool: &'a str,
-    pub(super) text: &'a str,
-    pub(super) failed: bool,
-    /// The details as JSON.
-    pub(super) details: &'a [u8],
-}
-
-/// The details of a call that was not executed.
-const NO_DETAILS: &[u8] = b"{\"durationMs\":0}";
-
-impl ToolResult<'_> {
-    /// Emits the end of the tool execution.
-    pub(super) fn emit_end(&self, out: &mut EventSink) {
-        out.emit("tool_execution_end", |event| {
-            event
-                .text("toolCallId", self.id)
-                .text("toolName", self.tool)
-                .with("result", |out| {
-                    ObjectWriter::new(out)
-                        .with("content", |out| write_text_content(out, self.text))
-                        .raw("details", self.details)
-                        .end();
-                })
-                .flag("isError", self.failed)
-                .end();
-        });
-    }
-
-    /// Emits the start and the end of a call that was not executed.
-    fn emit_skipped(&self, args: &Json, out: &mut EventSink) {
-        out.emit("tool_execution_start", |event| {
-            event
-                .text("toolCallId", self.id)
-                .text("toolName", self.tool)
-                .with("args", |out| write_arguments(out, args.as_str()))
-                .end();
-        });
-        self.emit_end(out);
-    }
-
-    /// Builds the conversation entry of the result.
-    pub(super) fn entry(&self, event: &Event, part: u32) -> Entry {
-        let (seq, at, origin) = (event.seq, event.at, origin(event));
-        let json = object(|message| {
-            message
-                .text("role", "toolResult")
-                .text("toolCallId", self.id)
-                .text("toolName", self.tool)
-                .with("content", |out| write_text_content(out, self.text))
-                .raw("details", self.details)
-                .flag("isError", self.failed)
-                .number("timestamp", at.0)
-                .end();
-        });
-        Entry { seq, part, last_seq: seq, at, role: Role::ToolResult, json, origin }
-    }
-}
-
-fn user_message(text: &str, images: &[Image], at: Now) -> Arc<str> {
-    object(|message| {
-        message
-            .text("role", "user")
-            .with("content", |out| {
-                out.push(b'[');
-                ObjectWriter::new(out).text("type", "text").text("text", text).end();
-                for image in images {
-                    out.push(b',');
-                    ObjectWriter::new(out)
-                        .text("type", "image")
-                        .text("data", &image.data)
-                        .text("mimeType", &image.mime)
-                        .end();
-                }
-                out.push(b']');
-            })
-            .number("timestamp", at.0)
-            .end();
+/// Returns the calls of a message that an event has skipped: their indexes, tools, arguments and the reason.
+fn skipped_calls(message: &AssistantMessage, at: Seq) -> impl Iterator<Item = (u32, &str, &Json, &'static str)> {
+    let skipped = move |call: &Call| match &call.completion {
+        Some(completion) if completion.seq == at => match completion.outcome {
+            CallOutcome::Skipped(reason) => Some(skip_text(reason)),
+            CallOutcome::Settled(_) => None,
+        },
+        Some(_) | None => None,
+    };
+    message.calls().filter_map(move |call| {
+        let announced = call.announcement.as_ref()?;
+        Some((announced.index, announced.call.tool.as_str(), &announced.call.args, skipped(call)?))
     })
 }

@@ -23,7 +23,7 @@ pub(super) const FORM_METHODS: [&str; 5] = ["select", "confirm", "input", "edito
 /// Emits a question: as its form says, as a selection if it has choices, otherwise as a confirmation.
 pub(super) fn emit_question(question: &GateQuestion, now: Now, out: &mut EventSink) {
     let timeout = question.expires.since(now);
-    let form = question.form.as_ref().and_then(|form| parse_form(form.as_str()));
+    let form = question.form().and_then(|form| parse_form(form.as_str()));
     emit_request(question.gate.as_str(), out, |event| {
         let event = match form {
             Some((method, fields)) => write_form(event, method, fields, &question.title),
@@ -36,11 +36,7 @@ pub(super) fn emit_question(question: &GateQuestion, now: Now, out: &mut EventSi
                 .text("message", &question.summary)
                 .with("options", |out| json::value(out, &question.choices)),
         };
-        event
-            .text("kind", &question.kind)
-            .raw("details", question.details.as_str().as_bytes())
-            .number("timeout", timeout)
-            .end();
+        event.text("kind", &question.kind).json("details", &question.details).number("timeout", timeout).end();
     });
 }
 
@@ -62,9 +58,9 @@ fn write_form<'a>(
     // The inquiry tool names them `fields`, the protocol `questions`.
     if method == "interview"
         && !fields.contains_key("questions")
-        && let Some(asked) = fields.remove("fields")
+        && let Some(questions) = fields.remove("fields")
     {
-        fields.insert("questions".to_owned(), asked);
+        fields.insert("questions".to_owned(), questions);
     }
     let named = fields.get("title").and_then(Value::as_str).unwrap_or(title);
     event = event.text("title", named);

@@ -154,8 +154,8 @@ impl ImportBuilder<'_> {
         let (mut calls, mut unresolved) = (Vec::new(), Vec::new());
         for block in assistant.blocks {
             match block {
-                Block::Text(words) => append_line(&mut text, &words),
-                Block::Thinking(words) => append_line(&mut thinking, &words),
+                Block::Text(part) => append_line(&mut text, &part),
+                Block::Thinking(part) => append_line(&mut thinking, &part),
                 Block::ToolCall { id, name, args } => {
                     unresolved.push((id, calls.len()));
                     let args = self.bounded_arguments(args);
@@ -301,11 +301,11 @@ fn token_usage(usage: &Usage) -> TokenUsage {
     }
 }
 
-fn append_line(text: &mut String, words: &str) {
-    if !text.is_empty() && !words.is_empty() {
+fn append_line(text: &mut String, part: &str) {
+    if !text.is_empty() && !part.is_empty() {
         text.push('\n');
     }
-    text.push_str(words);
+    text.push_str(part);
 }
 
 fn sum(numbers: [u64; 3]) -> u64 {

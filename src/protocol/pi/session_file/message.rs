@@ -58,11 +58,11 @@ pub(super) fn text_of(content: &[Content]) -> String {
     let mut text = String::new();
     for part in content {
         match part {
-            Content::Text(words) => {
+            Content::Text(part) => {
                 if !text.is_empty() {
                     text.push('\n');
                 }
-                text.push_str(words);
+                text.push_str(part);
             }
             Content::Image { .. } => {}
         }

@@ -12,6 +12,7 @@ mod fields;
 mod import;
 mod message;
 mod read;
+mod sync_plan;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -26,6 +27,7 @@ pub use message::{
 };
 pub(crate) use read::lines_with_id;
 pub use read::{FileSummary, Limits, ParseError, parse, summarize};
+pub(in crate::protocol::pi) use sync_plan::SyncPlan;
 pub use write::{WriteError, render, render_entries};
 
 pub use super::timestamp::{parse_rfc3339, to_rfc3339};

@@ -87,9 +87,9 @@ fn entry_line(entry: &Entry) -> Result<EntryLine<'_>, WriteError> {
         ..EntryLine::default()
     };
     Ok(match &entry.change {
-        Change::Message(said) => {
+        Change::Message(message) => {
             let not_json = |_| WriteError::NotJson { id: entry.id.clone() };
-            EntryLine { r#type: "message", message: Some(message_line(said).map_err(not_json)?), ..line }
+            EntryLine { r#type: "message", message: Some(message_line(message).map_err(not_json)?), ..line }
         }
         Change::Model { provider, model } => {
             EntryLine { r#type: "model_change", provider: Some(provider), model_id: Some(model), ..line }
@@ -123,15 +123,15 @@ fn message_line(message: &Message) -> serde_json::Result<MessageLine<'_>> {
     let line = MessageLine { timestamp: message.at().0, ..MessageLine::default() };
     Ok(match message {
         Message::User(user) => MessageLine { role: "user", content: Some(content_lines(&user.content)), ..line },
-        Message::Assistant(said) => MessageLine {
+        Message::Assistant(message) => MessageLine {
             role: "assistant",
-            content: Some(block_lines(&said.blocks)?),
-            api: Some(&said.api),
-            provider: Some(&said.provider),
-            model: Some(&said.model),
-            usage: Some(usage_line(&said.usage)),
-            stop_reason: Some(said.stop.as_str()),
-            error_message: said.error.as_deref(),
+            content: Some(block_lines(&message.blocks)?),
+            api: Some(&message.api),
+            provider: Some(&message.provider),
+            model: Some(&message.model),
+            usage: Some(usage_line(&message.usage)),
+            stop_reason: Some(message.stop.as_str()),
+            error_message: message.error.as_deref(),
             ..line
         },
         Message::ToolResult(result) => MessageLine {

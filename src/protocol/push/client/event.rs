@@ -2,7 +2,7 @@
 
 use super::Envelope;
 use super::reply::SessionSnapshot;
-use crate::kernel::event::EventKind;
+use crate::kernel::event::{EventKind, NoticeEvent, RunEvent, ToolEvent};
 use crate::protocol::push::{EARLIEST_SEQ, EVENT_GAP};
 use crate::record::EventDecoder;
 use crate::record::encode::{CALL_STARTED_PHASE, RUN_STOPPING_PHASE};
@@ -67,7 +67,7 @@ impl Event {
     /// Returns whether no event of its run follows.
     pub fn ends_run(&self) -> bool {
         match &self.content {
-            EventContent::Recorded(kind) => matches!(kind, EventKind::RunEnded(_)),
+            EventContent::Recorded(kind) => matches!(kind, EventKind::Run(RunEvent::Ended(_))),
             EventContent::Unreadable { name } => name == RUN_COMPLETE,
             EventContent::Gap { .. } | EventContent::Snapshot(_) | EventContent::Deleted => false,
         }
@@ -76,41 +76,18 @@ impl Event {
     /// Returns the activity that it reports, and the object of the activity.
     pub fn activity(&self) -> Option<(&str, &str)> {
         match self.recorded()? {
-            EventKind::Status { phase, detail, .. } => Some((phase, detail.as_deref().unwrap_or_default())),
-            EventKind::CallStarted { tool, .. } => Some((CALL_STARTED_PHASE, tool)),
-            EventKind::RunStopping { reason, .. } => Some((RUN_STOPPING_PHASE, reason)),
-            EventKind::SessionOpened(_)
-            | EventKind::SessionRenamed { .. }
-            | EventKind::SessionEnded { .. }
-            | EventKind::VersionBumped { .. }
-            | EventKind::Loaded { .. }
-            | EventKind::Adjusted { .. }
-            | EventKind::Branched { .. }
-            | EventKind::RunStarted(_)
-            | EventKind::MessageQueued(_)
-            | EventKind::MessageUnqueued { .. }
-            | EventKind::Steered(_)
-            | EventKind::ThinkingDelta { .. }
-            | EventKind::TextDelta { .. }
-            | EventKind::TextDone { .. }
-            | EventKind::TurnUsage(_)
-            | EventKind::CompactionStarted { .. }
-            | EventKind::Compacted(_)
-            | EventKind::CompactionFailed { .. }
-            | EventKind::RetryStarted(_)
-            | EventKind::RetryEnded { .. }
-            | EventKind::CallIntended(_)
-            | EventKind::CallOutput { .. }
-            | EventKind::CallSettled(_)
-            | EventKind::GateOpened(_)
-            | EventKind::GateVoted { .. }
-            | EventKind::GateSettled(_)
-            | EventKind::Warned { .. }
-            | EventKind::Failed { .. }
-            | EventKind::RunRecovered { .. }
-            | EventKind::RunEnded(_)
-            | EventKind::EventsLost { .. }
-            | EventKind::Unknown(_) => None,
+            EventKind::Notice(NoticeEvent::Status { phase, detail, .. }) => {
+                Some((phase, detail.as_deref().unwrap_or_default()))
+            }
+            EventKind::Tool(ToolEvent::Started { tool, .. }) => Some((CALL_STARTED_PHASE, tool)),
+            EventKind::Run(RunEvent::Stopping { reason, .. }) => Some((RUN_STOPPING_PHASE, reason)),
+            EventKind::Session(_)
+            | EventKind::Context(_)
+            | EventKind::Participant(_)
+            | EventKind::Run(_)
+            | EventKind::Tool(_)
+            | EventKind::Gate(_)
+            | EventKind::Notice(_) => None,
         }
     }
 }
@@ -119,7 +96,7 @@ impl EventContent {
     /// Returns whether decoding it has read the payload, and so has checked where the payload ends.
     pub(super) const fn has_payload(&self) -> bool {
         match self {
-            Self::Recorded(kind) => !matches!(kind, EventKind::Unknown(_)),
+            Self::Recorded(kind) => !matches!(kind, EventKind::Notice(NoticeEvent::Unknown(_))),
             Self::Gap { .. } | Self::Snapshot(_) => true,
             Self::Deleted | Self::Unreadable { .. } => false,
         }
@@ -137,7 +114,7 @@ pub(super) fn decode_content(envelope: &Envelope<'_>, payload: &str, line: &str)
         },
         "session_deleted" => EventContent::Deleted,
         _ => match (EventDecoder { type_name: name, seq: envelope.seq, payload, line: line.as_bytes() }).kind() {
-            Ok(EventKind::Warned { code, message, detail }) if code == EVENT_GAP => {
+            Ok(EventKind::Notice(NoticeEvent::Warned { code, message, detail })) if code == EVENT_GAP => {
                 let earliest = detail.as_deref().and_then(earliest_seq);
                 EventContent::Gap { message, detail, earliest }
             }
@@ -162,14 +139,14 @@ mod tests {
     fn an_event_keeps_its_line_and_needs_no_run() {
         let event = decode(r#""seq":7,"ts":9,"type":"assistant_token","payload":{"text":"x","more":1}"#);
         assert_eq!((event.seq, event.at, event.run.as_deref()), (7, 9, None));
-        assert_eq!(event.content, EventContent::Recorded(EventKind::TextDelta { text: "x".into() }));
+        assert_eq!(event.content, EventContent::Recorded(EventKind::Run(RunEvent::TextDelta { text: "x".into() })));
         assert!(event.line.ends_with(r#""payload":{"text":"x","more":1}}"#), "{}", event.line);
     }
 
     #[test]
     fn an_event_of_an_unknown_kind_is_kept_and_one_that_is_not_valid_is_unreadable() {
         let event = decode(r#""seq":7,"type":"of_tomorrow","payload":[1]"#);
-        let Some(EventKind::Unknown(unknown)) = event.recorded() else { panic!("{event:?}") };
+        let Some(EventKind::Notice(NoticeEvent::Unknown(unknown))) = event.recorded() else { panic!("{event:?}") };
         assert_eq!((unknown.name.as_str(), unknown.record.as_str()), ("of_tomorrow", event.line.as_str()));
         for kind in ["run_complete", "tool_result"] {
             let event = decode(&format!(r#""seq":7,"type":"{kind}","payload":{{"outcome":"of_tomorrow"}}"#));
@@ -197,7 +174,11 @@ mod tests {
             format!(r#""more":{{"a":1,"payload":2}},"seq":7,"type":"assistant_token","payload":{payload}"#),
         ] {
             let event = decode(&fields);
-            assert_eq!(event.content, EventContent::Recorded(EventKind::TextDelta { text: text.clone() }), "{fields}");
+            assert_eq!(
+                event.content,
+                EventContent::Recorded(EventKind::Run(RunEvent::TextDelta { text: text.clone() })),
+                "{fields}"
+            );
             assert_eq!((event.seq, event.session.as_str()), (7, "s"), "{fields}");
         }
         let event = decode(&format!(r#""type":"of_tomorrow","payload":{payload},"seq":7"#));

@@ -17,7 +17,7 @@ pub use reply::{
     Acknowledged, ApprovalsReply, AttachReply, CompactReply, DeleteReply, Grant, GrantsReply, HelloReply,
     IntegrityReply, JournalReply, LastRun, ListedApproval, Loss, MetricsReply, PiFile, QueueReply, QueuedMessage,
     QueuedReply, ReloadReply, Replay, RepositoryInfo, RunReply, SandboxReply, SessionItem, SessionMeta, SessionPage,
-    SessionProblem, SessionSnapshot, SessionState, StartReply,
+    SessionProblem, SessionSnapshot, SessionState, StartReply, UserCommandReply,
 };
 pub use request::{Environment, MESSAGE_BYTES, Request, RequestBody, RetrySafety};
 

@@ -33,9 +33,11 @@ replies! {
     struct HelloReply {
         /// The version of the daemon.
         runtime_version: Option<String>,
+        /// The home directory of the daemon's user.
+        home_directory: Option<String>,
     }
 
-    /// `start_session`
+    /// `start_session` and `fork_session`
     struct StartReply {
         /// The session.
         session_id: String,
@@ -160,6 +162,10 @@ replies! {
         repo: RepositoryInfo,
         /// Its display name.
         name: Option<String>,
+        /// The session that it is a fork of.
+        parent_session_id: Option<String>,
+        /// The last event of the parent that it starts from.
+        forked_at_seq: Option<u64>,
     }
 
     /// `list_approvals`
@@ -194,6 +200,14 @@ replies! {
         variables: u64,
         /// Why the environment of the daemon is used in place of the login shell's.
         warning: Option<String>,
+    }
+
+    /// `run_user_command`
+    struct UserCommandReply {
+        /// The call of the command, which its events name.
+        call_id: String,
+        /// The run id of its events. No `run_complete` has it.
+        run_id: String,
     }
 
     /// `compact_session`
@@ -458,9 +472,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kernel::command::{Gap, Openness, QueueEntry, Repetition, Replay as KernelReplay, Snapshot};
+    use crate::kernel::command::{Gap, QueueEntry, Repetition, Replay as KernelReplay, SessionStatus, Snapshot};
     use crate::kernel::event::{Adjustment, DenialEffect, Opening};
+    use crate::kernel::gate::GateSubject;
     use crate::kernel::id::{Json, RunId, Seq, SessionId};
+    use crate::kernel::quorum::Quorum;
     use crate::kernel::time::Now;
     use crate::protocol::push::encode;
     use crate::protocol::reply::{
@@ -471,8 +487,9 @@ mod tests {
     #[test]
     fn every_reply_is_read_as_the_daemon_writes_it() {
         let (session, run) = (SessionId::new("sess_1"), RunId::new("run_1"));
-        let hello: HelloReply = read(&Reply::Hello { version: "1.2" });
+        let hello: HelloReply = read(&Reply::Hello { version: "1.2", home: Some("/home/me".into()) });
         assert_eq!(hello.runtime_version.as_deref(), Some("1.2"));
+        assert_eq!(hello.home_directory.as_deref(), Some("/home/me"));
         let (phase, token, repetition) = (Phase::Idle, "token".to_owned(), Repetition::First);
         let started: StartReply = read(&Reply::Started { session: session.clone(), phase, token, repetition });
         assert_eq!(started.session_id, "sess_1");
@@ -486,6 +503,8 @@ mod tests {
         let entry = QueueEntry { message: "msg_1".into(), run, text: "then".into() };
         let queue: QueueReply = read(&Reply::Queue(vec![entry]));
         assert_eq!(queue.messages, [QueuedMessage { message_id: "msg_1".into(), text: "then".into() }]);
+        let started: UserCommandReply = read(&Reply::UserCommandStarted("call_1".into()));
+        assert_eq!(started, UserCommandReply { call_id: "call_1".into(), run_id: "run_1_user".into() });
         let compacting: CompactReply = read(&Reply::Compacting(Seq::new(7)));
         assert_eq!(compacting.seq, 7);
         let reloaded: ReloadReply = read(&Reply::Reloaded { variables: 12, warning: Some("why".into()) });
@@ -551,21 +570,21 @@ mod tests {
     fn sessions_and_their_approvals_are_read_as_the_daemon_writes_them() {
         let question = GateQuestion {
             gate: "appr_1".into(),
-            call: "call_1".into(),
+            subject: GateSubject::ToolCall { call: "call_1".into() },
             kind: "exec".into(),
             title: "Run a command".into(),
             summary: "make".into(),
             details: Json::new(r#"{"command":"make"}"#),
             choices: vec!["again".into(), "stop".into()],
-            quorum: 2,
+            quorum: Quorum::Any(2),
+            eligible: None,
             expires: Now(99),
             grant_rule: Some("allow: exec(make)".into()),
             digest: None,
             on_denial: DenialEffect::InformModel,
-            form: None,
         };
         let (session, run) = (SessionId::new("sess_1"), RunId::new("run_1"));
-        let pending = PendingApproval { session: session.clone(), run: run.clone(), question: question.clone() };
+        let pending = PendingApproval { session: session.clone(), run: Some(run.clone()), question: question.clone() };
         let approvals: ApprovalsReply = read(&Reply::Approvals(vec![pending]));
         let listed = ListedApproval { session: "sess_1".into(), run: Some("run_1".into()), question: question.clone() };
         assert_eq!(approvals.approvals, [listed]);
@@ -618,7 +637,7 @@ mod tests {
             updated_at: Now(6),
             last_run: Some((RunId::new("run_0"), RunOutcome::Denied, 3)),
             queued: 3,
-            open: Openness::Open,
+            open: SessionStatus::Open,
             version: 0,
             adjusted: Adjustment::default(),
         }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::reply::{
     Acknowledged, ApprovalsReply, AttachReply, CompactReply, DeleteReply, GrantsReply, HelloReply, JournalReply,
     MetricsReply, QueueReply, QueuedReply, ReloadReply, RunReply, SessionPage, SessionSnapshot, StartReply,
+    UserCommandReply,
 };
 use crate::protocol::push::PROTOCOL;
 
@@ -115,10 +116,10 @@ impl<R: DeserializeOwned> Request<R> {
         }
     }
 
-    /// Adds the user's environment to the payload.
+    /// Adds the user's environment to the payload, if there is one to send.
     #[must_use]
-    pub fn with_environment(self, environment: &Environment) -> Self {
-        self.with("environment", json!(environment))
+    pub fn with_environment(self, environment: Option<&Environment>) -> Self {
+        self.with_some("environment", environment.map(|environment| json!(environment)))
     }
 
     /// Returns the request without the type of its reply.
@@ -151,6 +152,11 @@ impl Request {
         Request::of("attach_session", session, RetrySafety::Safe).with("lastSeenSeq", seen)
     }
 
+    /// Subscribes to a session after `seen`; a snapshot follows the missed events.
+    pub fn resume_session(session: &str, seen: u64) -> Request<AttachReply> {
+        Request::of("resume_session", session, RetrySafety::Safe).with("lastSeenSeq", seen)
+    }
+
     /// Starts a run; the message id is the idempotency key.
     pub fn send_user_message(session: &str, message_id: &str, text: &str) -> Request<RunReply> {
         Request::of("send_user_message", session, RetrySafety::Safe)
@@ -180,7 +186,8 @@ impl Request {
 
     /// Votes on an approval.
     ///
-    /// A retry after a lost response may be refused as settled: by the first attempt or by another client.
+    /// A retry after a lost response may be refused as settled: by the first attempt or by another client. The fields
+    /// `scope`, `rule`, `choice`, `comment` and `answer` are added with [`with`](Self::with).
     pub fn submit_approval(session: &str, approval: &str, decision: &str) -> Self {
         Self::of("submit_approval", session, RetrySafety::Safe).with("approvalId", approval).with("decision", decision)
     }
@@ -188,6 +195,18 @@ impl Request {
     /// Stops a run, by default the active one.
     pub fn cancel_run(session: &str, run: Option<&str>) -> Self {
         Self::of("cancel_run", session, RetrySafety::Safe).with_some("runId", run).with("reason", "user_cancelled")
+    }
+
+    /// Runs a command of the user's own in the directory of a session, beside any run.
+    ///
+    /// It is not idempotent: after a lost response, the events tell whether the command was started.
+    pub fn run_user_command(session: &str, command: &str) -> Request<UserCommandReply> {
+        Request::of("run_user_command", session, RetrySafety::Unsafe).with("command", command)
+    }
+
+    /// Stops a command of the user, by default all of a session.
+    pub fn stop_user_command(session: &str, call: Option<&str>) -> Self {
+        Self::of("stop_user_command", session, RetrySafety::Safe).with_some("callId", call)
     }
 
     /// Requests the snapshot of a session.
@@ -208,6 +227,11 @@ impl Request {
     /// Compacts the older part of a conversation into a summary.
     pub fn compact_session(session: &str, instructions: Option<&str>) -> Request<CompactReply> {
         Request::of("compact_session", session, RetrySafety::Unsafe).with_some("instructions", instructions)
+    }
+
+    /// Forks a session; the idempotency key makes a retry return the same fork.
+    pub fn fork_session(session: &str, idempotency_key: &str) -> Request<StartReply> {
+        Request::of("fork_session", session, RetrySafety::Safe).with("idempotencyKey", idempotency_key)
     }
 
     /// Captures the environment of the login shell again.
@@ -302,7 +326,7 @@ mod tests {
     #[test]
     fn a_request_does_not_show_the_environment_it_carries() {
         let environment = Environment::from([("TOKEN".to_owned(), "hunter2".to_owned())]);
-        let request = Request::start_session("k").with_environment(&environment);
+        let request = Request::start_session("k").with_environment(Some(&environment));
         assert!(request.line("req_1").contains("hunter2"));
         assert!(!format!("{request:?}").contains("hunter2"));
     }

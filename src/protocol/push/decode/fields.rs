@@ -75,8 +75,8 @@ impl<'a> Fields<'a> {
 
     /// Reads a page size, capped at `most`.
     pub(super) fn page(&self, name: &str, default: u32, most: u32) -> Result<u32, RequestError> {
-        let asked = self.positive(name)?.unwrap_or(u64::from(default));
-        Ok(u32::try_from(asked).unwrap_or(most).min(most))
+        let value = self.positive(name)?.unwrap_or(u64::from(default));
+        Ok(u32::try_from(value).unwrap_or(most).min(most))
     }
 
     /// Reads an optional exit code.

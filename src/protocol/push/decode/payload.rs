@@ -6,11 +6,10 @@ use super::DecodeLimits;
 use super::fields::Fields;
 use super::request_error::{FieldError, LengthLimit, RequestError};
 use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision, Image};
-use crate::kernel::id::{GateId, MessageId, RunId, Seq, SessionId};
-use crate::protocol::ProtocolName;
+use crate::kernel::id::{CallId, GateId, MessageId, RunId, Seq, SessionId};
 use crate::protocol::intent::{
-    ApprovalDecision, Attach, Intent, ListSessions, Prompt, SessionIntent, SnapshotMode, StartSession, SwitchProtocol,
-    Token,
+    ApprovalDecision, Attach, Fork, Intent, ListSessions, ParticipantIntent, Prompt, SessionIntent, SnapshotMode,
+    StartSession, SwitchProtocol, Token, UserCommand,
 };
 use crate::protocol::push::wire::request::{PlainRequest, RequestType, SessionRequest};
 
@@ -116,10 +115,7 @@ impl PayloadReader<'_, '_> {
 
     fn switch_protocol(&self) -> Result<SwitchProtocol, RequestError> {
         let fields = self.fields;
-        let protocol = match fields.required_text("protocol", self.name())?.as_str() {
-            "pi" => ProtocolName::Pi,
-            _ => return Err(fields.error("protocol", FieldError::UnknownWord { allowed: "\"pi\"" })),
-        };
+        let protocol = fields.required_text("protocol", self.name())?;
         let cwd = fields.optional_text("cwd", LengthLimit::Bytes(self.limits.path))?;
         let cwd = cwd.map(|cwd| require_absolute(cwd).map_err(|error| fields.error("cwd", error))).transpose()?;
         Ok(SwitchProtocol { protocol, cwd, environment: fields.environment(self.limits)? })
@@ -141,6 +137,7 @@ impl PayloadReader<'_, '_> {
             SessionRequest::SendUserMessage => SessionIntent::Prompt(Box::new(self.prompt()?)),
             SessionRequest::QueueMessage => SessionIntent::Queue(Box::new(self.prompt()?)),
             SessionRequest::ListQueue => SessionIntent::ListQueue,
+            SessionRequest::ListParticipants => SessionIntent::Participant(ParticipantIntent::List),
             SessionRequest::RemoveQueued => {
                 SessionIntent::Unqueue { message: MessageId::from(self.fields.required_text("messageId", self.id())?) }
             }
@@ -156,6 +153,10 @@ impl PayloadReader<'_, '_> {
                     .optional_text("reason", self.name())?
                     .unwrap_or_else(|| "user_cancelled".to_owned()),
             },
+            SessionRequest::RunUserCommand => SessionIntent::UserCommand(Box::new(self.user_command()?)),
+            SessionRequest::StopUserCommand => SessionIntent::StopUserCommand {
+                call: self.fields.non_empty_text("callId", self.id())?.map(CallId::from),
+            },
             SessionRequest::GetSessionSnapshot => SessionIntent::Snapshot,
             SessionRequest::GetSessionMessages => SessionIntent::Messages {
                 after: Seq::new(self.fields.number("afterSeq")?.unwrap_or(0)),
@@ -169,10 +170,15 @@ impl PayloadReader<'_, '_> {
                 instructions: self.fields.optional_text("instructions", LengthLimit::Bytes(self.limits.comment))?,
                 environment: self.fields.environment(self.limits)?,
             },
+            SessionRequest::ForkSession => SessionIntent::Fork(Box::new(Fork {
+                at: self.fields.number("atSeq")?.map(Seq::new),
+                name: self.fields.non_empty_text("name", self.name())?,
+                idempotency_key: self.fields.non_empty_text("idempotencyKey", self.id())?,
+            })),
             SessionRequest::DeleteSession => {
                 let dry_run = self.fields.flag("dryRun")?.unwrap_or(false);
-                let with_pi_files = self.fields.flag("withPiFiles")?.unwrap_or(false);
-                SessionIntent::Delete { dry_run, with_pi_files }
+                let with_imported_files = self.fields.flag("withPiFiles")?.unwrap_or(false);
+                SessionIntent::Delete { dry_run, with_imported_files }
             }
             SessionRequest::DetachSession => SessionIntent::Detach,
         })
@@ -184,6 +190,7 @@ impl PayloadReader<'_, '_> {
             snapshot,
             token: self.fields.optional_text("attachToken", self.id())?.map(Token::new),
             read_only: self.fields.flag("readOnly")?.unwrap_or(false),
+            as_owner: self.fields.flag("asOwner")?.unwrap_or(false),
             environment: self.fields.environment(self.limits)?,
         })
     }
@@ -204,6 +211,15 @@ impl PayloadReader<'_, '_> {
             rules: self.fields.texts("rules", self.limits.rules, LengthLimit::Bytes(self.limits.comment))?,
             environment: self.fields.environment(self.limits)?,
         })
+    }
+
+    fn user_command(&self) -> Result<UserCommand, RequestError> {
+        let command = self.fields.required_text("command", LengthLimit::Bytes(self.limits.check))?;
+        if command.contains('\0') {
+            return Err(self.fields.error("command", FieldError::ContainsNul));
+        }
+        let in_context = !self.fields.flag("excludeFromContext")?.unwrap_or(false);
+        Ok(UserCommand { command, in_context, environment: self.fields.environment(self.limits)? })
     }
 
     fn budget(&self) -> Result<Budget, RequestError> {
@@ -255,6 +271,7 @@ impl PayloadReader<'_, '_> {
             choice: fields.optional_text("choice", self.name())?,
             comment: fields.optional_text("comment", LengthLimit::Bytes(self.limits.comment))?,
             scope,
+            rule: fields.non_empty_text("rule", LengthLimit::Bytes(self.limits.comment))?,
             answer: fields.json("answer", LengthLimit::Bytes(self.limits.answer))?,
             environment: fields.environment(self.limits)?,
         })

@@ -14,7 +14,7 @@ use crate::kernel::command::{Gap, PrivateEvent, Snapshot};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 use crate::protocol::error::ErrorBody;
-use crate::record::encode::EventHead;
+use crate::record::encode::{EventHead, message_posted};
 use crate::record::json;
 use crate::record::wire::event::{SessionEnded, Warning};
 use crate::record::wire::text;
@@ -26,8 +26,14 @@ pub fn private_line(session: &SessionId, private: &PrivateEvent, out: &mut Vec<u
         PrivateEvent::Snapshot { seq, at, snapshot } | PrivateEvent::Summary { seq, at, snapshot, after: _ } => {
             snapshot_line(session, *seq, *at, snapshot, out);
         }
+        PrivateEvent::Posted { seq, at, message } => {
+            let head =
+                EventHead { session, run: None, seq: *seq, at: *at, version: None, origin: None, audience: None };
+            head.line("message_posted", out, |out| json::value(out, &message_posted(message, true)));
+        }
         PrivateEvent::Deleted { seq, at, by } => {
-            let head = EventHead { session, run: None, seq: *seq, at: *at, version: None, origin: None };
+            let head =
+                EventHead { session, run: None, seq: *seq, at: *at, version: None, origin: None, audience: None };
             head.line("session_deleted", out, |out| json::value(out, &SessionEnded { by: text(by) }));
         }
     }
@@ -45,14 +51,14 @@ fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &m
         message: text("Replay gap detected; snapshot sent."),
         detail: detail.map(Into::into),
     };
-    let head = EventHead { session, run: None, seq, at, version: None, origin: None };
+    let head = EventHead { session, run: None, seq, at, version: None, origin: None, audience: None };
     head.line("warning", out, |out| json::value(out, &warning));
 }
 
 /// Appends a snapshot line.
 fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, out: &mut Vec<u8>) {
     let payload = snapshot_payload(snapshot);
-    let head = EventHead { session, run: None, seq, at, version: None, origin: None };
+    let head = EventHead { session, run: None, seq, at, version: None, origin: None, audience: None };
     head.line("session_snapshot", out, |out| out.extend_from_slice(payload.as_str().as_bytes()));
 }
 

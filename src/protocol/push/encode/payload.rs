@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use crate::kernel::command::{Gap, Openness, Phase, QueueEntry, Repetition, Replay, Snapshot};
+use crate::kernel::command::{Gap, Phase, QueueEntry, Repetition, Replay, SessionStatus, Snapshot};
 use crate::kernel::event::DenialEffect;
-use crate::kernel::id::{Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::id::{CallId, Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::participant::{Authentication, Participant, Presence};
 use crate::kernel::time::Now;
 use crate::protocol::push::wire::response as wire;
 use crate::protocol::push::{CAPABILITIES, PROTOCOL};
@@ -13,7 +14,10 @@ use crate::protocol::reply::{
     ProviderRow, Reply, Role, SessionFileRow,
 };
 use crate::record::encode::{OPTIONS, approval_required, gate_details, mode};
+use crate::record::gate_compat;
 use crate::record::json;
+use crate::record::user_command_run_id;
+use crate::record::wire::word::AuthenticationWord;
 use crate::record::wire::{raw, some_text, text};
 
 /// The payload of a response: one compact JSON object.
@@ -41,7 +45,7 @@ impl Payload {
 /// Encodes the payload of a reply.
 pub fn payload(reply: &Reply) -> Payload {
     match reply {
-        Reply::Hello { version } => hello(version),
+        Reply::Hello { version, home } => hello(version, home.as_deref()),
         Reply::Pong(now) => pong(*now),
         Reply::Started { session, phase, token, repetition } => started(session, *phase, token, *repetition),
         Reply::Attached { session, phase, replay } => attached(session, *phase, *replay),
@@ -50,6 +54,7 @@ pub fn payload(reply: &Reply) -> Payload {
         Reply::Queued { message, run, position } => queued(message, run, *position),
         Reply::Queue(waiting) => queue(waiting),
         Reply::Snapshot(snapshot) => snapshot_payload(snapshot),
+        Reply::UserCommandStarted(call) => user_command_started(call),
         Reply::Compacting(began) => compacting(*began),
         Reply::Done(completion) => Payload::flag(match completion {
             Completion::Detached => "detached",
@@ -63,6 +68,9 @@ pub fn payload(reply: &Reply) -> Payload {
         }),
         Reply::Deleted { deleted: done, bytes, files } => deleted(*done, *bytes, files),
         Reply::Reloaded { variables, warning } => reloaded(*variables, warning.as_deref()),
+        Reply::Participants(known) => participants(known),
+        Reply::Joined(participant) => Payload::of(&wire::Created { id: participant.as_str() }),
+        Reply::GateOpened(gate) => Payload::of(&wire::Created { id: gate.as_str() }),
         Reply::Messages(page) => messages(page),
         Reply::Sessions { items, next_cursor } => sessions(items, next_cursor.as_deref()),
         Reply::Approvals(pending) => approvals(pending),
@@ -74,23 +82,24 @@ pub fn payload(reply: &Reply) -> Payload {
 }
 
 /// Answers `hello`.
-fn hello(runtime_version: &str) -> Payload {
-    Payload::of(&wire::Hello {
+fn hello(runtime_version: &str, home_directory: Option<&str>) -> Payload {
+    Payload::of(&wire::HelloReply {
         runtime_name: "pushd",
         runtime_version,
         protocol_version: PROTOCOL,
         capabilities: &CAPABILITIES,
+        home_directory,
     })
 }
 
 /// Answers `ping`.
 fn pong(now: Now) -> Payload {
-    Payload::of(&wire::Pong { pong: true, ts: now.0 })
+    Payload::of(&wire::PongReply { pong: true, ts: now.0 })
 }
 
-/// Answers `start_session`.
+/// Answers `start_session` and `fork_session`.
 fn started(session: &SessionId, phase: Phase, attach_token: &str, repetition: Repetition) -> Payload {
-    Payload::of(&wire::Started {
+    Payload::of(&wire::StartReply {
         session_id: session.as_str(),
         state: phase.into(),
         attach_token,
@@ -104,7 +113,7 @@ fn attached(session: &SessionId, phase: Phase, replay: Replay) -> Payload {
         Gap::None => false,
         Gap::Lost { .. } | Gap::Foreign => true,
     };
-    Payload::of(&wire::Attached {
+    Payload::of(&wire::AttachReply {
         session_id: session.as_str(),
         state: phase.into(),
         replay: wire::ReplayItem { from_seq: replay.from.number(), to_seq: replay.to.number(), completed: !gap, gap },
@@ -113,12 +122,12 @@ fn attached(session: &SessionId, phase: Phase, replay: Replay) -> Payload {
 
 /// Answers `send_user_message`.
 fn prompted(run: &RunId, repetition: Repetition) -> Payload {
-    Payload::of(&wire::Prompted { run_id: run.as_str(), accepted: true, repeated: repeated(repetition) })
+    Payload::of(&wire::RunReply { run_id: run.as_str(), accepted: true, repeated: repeated(repetition) })
 }
 
 /// Answers `queue_message`.
 fn queued(message: &MessageId, run: &RunId, position: usize) -> Payload {
-    Payload::of(&wire::Queued { message_id: message.as_str(), run_id: run.as_str(), position })
+    Payload::of(&wire::QueuedReply { message_id: message.as_str(), run_id: run.as_str(), position })
 }
 
 /// Answers `list_queue`.
@@ -128,17 +137,47 @@ fn queue(waiting: &[QueueEntry]) -> Payload {
         run_id: one.run.as_str(),
         text: &one.text,
     });
-    Payload::of(&wire::Queue { messages: messages.collect() })
+    Payload::of(&wire::QueueReply { messages: messages.collect() })
+}
+
+/// Answers `list_participants`.
+fn participants(known: &[(Participant, Presence)]) -> Payload {
+    let item = |(known, presence)| {
+        let known: &Participant = known;
+        let (authentication, token) = match &known.authentication {
+            Authentication::LocalUser => (AuthenticationWord::LocalUser, None),
+            Authentication::Token { name } => (AuthenticationWord::Token, Some(name.as_str())),
+        };
+        wire::ParticipantItem {
+            participant_id: known.id.as_str(),
+            participant_kind: known.kind.into(),
+            name: &known.name,
+            roles: known.roles.iter().map(|role| (*role).into()).collect(),
+            capabilities: known.capabilities.iter().map(Into::into).collect(),
+            authentication,
+            token,
+            approval_granted: known.approval_granted.then_some(true),
+            online: presence == Presence::Online,
+        }
+    };
+    let participants = known.iter().map(|(known, presence)| item((known, *presence))).collect();
+    Payload::of(&wire::Participants { participants })
+}
+
+/// Answers `run_user_command` with the ids that its events have.
+fn user_command_started(call: &CallId) -> Payload {
+    let run = user_command_run_id(call);
+    Payload::of(&wire::UserCommandReply { call_id: call.as_str(), run_id: run.as_str() })
 }
 
 /// Answers `compact_session` with the position of the start event.
 fn compacting(began: Seq) -> Payload {
-    Payload::of(&wire::Compacting { compacting: true, seq: began.number() })
+    Payload::of(&wire::CompactReply { compacting: true, seq: began.number() })
 }
 
 /// Answers `delete_session`; for a dry run, with what would be deleted.
 fn deleted(deleted: bool, bytes: u64, pi_files: &[SessionFileRow]) -> Payload {
-    Payload::of(&wire::Deleted { deleted, bytes, pi_files: pi_files.iter().map(pi_file).collect() })
+    Payload::of(&wire::DeleteReply { deleted, bytes, pi_files: pi_files.iter().map(pi_file).collect() })
 }
 
 fn pi_file(row: &SessionFileRow) -> wire::PiFileItem<'_> {
@@ -149,7 +188,7 @@ fn pi_file(row: &SessionFileRow) -> wire::PiFileItem<'_> {
 
 /// Answers `reload` with the number of variables of the login shell, or a warning why the daemon's environment is used.
 fn reloaded(variables: usize, warning: Option<&str>) -> Payload {
-    Payload::of(&wire::Reloaded { reloaded: true, variables, warning })
+    Payload::of(&wire::ReloadReply { reloaded: true, variables, warning })
 }
 
 /// Answers `get_session_snapshot`; also the payload of `session_snapshot`.
@@ -168,13 +207,15 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
             repo: opening.repo.as_ref().map(raw),
             name: some_text(snapshot.name.as_ref()),
             mode: mode(opening),
+            parent_session_id: opening.parent.as_ref().map(SessionId::as_str),
+            forked_at_seq: opening.forked_at.map(Seq::number),
         },
         last_seq: snapshot.last_seq.number(),
         last_user_message: non_empty(&snapshot.last_message),
         queued: snapshot.queued,
         ended: match snapshot.open {
-            Openness::Open => false,
-            Openness::Ended => true,
+            SessionStatus::Open => false,
+            SessionStatus::Ended => true,
         },
         last_run: snapshot.last_run.as_ref().map(|(run, outcome, exit_code)| wire::LastRun {
             run_id: run.as_str(),
@@ -200,7 +241,7 @@ fn messages(page: &MessagePage) -> Payload {
         run_id: row.run.as_ref().map(RunId::as_str),
         text: &row.text,
     });
-    Payload::of(&wire::Messages {
+    Payload::of(&wire::MessagesReply {
         messages: messages.collect(),
         next_after_seq: page.next_after.number(),
         done: page.done,
@@ -209,14 +250,14 @@ fn messages(page: &MessagePage) -> Payload {
 
 /// Answers `list_sessions` with items written by [`session_item`](crate::record::summary::session_item).
 fn sessions(items: &[Json], next_cursor: Option<&str>) -> Payload {
-    Payload::of(&wire::Sessions { sessions: items.iter().map(raw).collect(), next_cursor })
+    Payload::of(&wire::SessionsReply { sessions: items.iter().map(raw).collect(), next_cursor })
 }
 
 /// Answers `list_approvals`.
 fn approvals(pending: &[PendingApproval]) -> Payload {
     let approvals = pending.iter().map(|one| wire::ApprovalItem {
         session_id: one.session.as_str(),
-        run_id: one.run.as_str(),
+        run_id: one.run.as_ref().map(RunId::as_str),
         approval_id: one.question.gate.as_str(),
         kind: &one.question.kind,
         title: &one.question.title,
@@ -224,14 +265,18 @@ fn approvals(pending: &[PendingApproval]) -> Payload {
         details: gate_details(&one.question),
         options: OPTIONS,
         expires_at: one.question.expires.0,
-        call_id: one.question.call.as_str(),
-        needed: Some(one.question.quorum).filter(|needed| *needed != 1),
+        call_id: gate_compat::call_id(&one.question),
+        needed: Some(gate_compat::needed(&one.question.quorum)).filter(|needed| *needed != 1),
+        quorum: gate_compat::quorum_item(&one.question.quorum),
+        eligible: gate_compat::eligible_item(&one.question),
+        subject: gate_compat::subject_word(&one.question),
+        resource: gate_compat::resource_word(&one.question),
         remember: one.question.grant_rule.as_deref(),
         sha256: one.question.digest.as_deref(),
         on_denial: Some(one.question.on_denial).filter(|denial| *denial != DenialEffect::EndRun).map(Into::into),
-        form: one.question.form.as_ref().map(raw),
+        form: one.question.form().map(raw),
     });
-    Payload::of(&wire::Approvals { approvals: approvals.collect() })
+    Payload::of(&wire::ApprovalsReply { approvals: approvals.collect() })
 }
 
 /// Answers `list_grants`.
@@ -243,7 +288,7 @@ fn grants(rows: &[GrantRow]) -> Payload {
         by: &row.by,
         granted_at: row.at.0,
     });
-    Payload::of(&wire::Grants { grants: grants.collect() })
+    Payload::of(&wire::GrantsReply { grants: grants.collect() })
 }
 
 /// Answers `list_providers`.
@@ -254,7 +299,7 @@ fn providers(rows: &[ProviderRow]) -> Payload {
         configured: row.configured,
         default: row.default,
     });
-    Payload::of(&wire::Providers { providers: providers.collect() })
+    Payload::of(&wire::ProvidersReply { providers: providers.collect() })
 }
 
 /// Answers `get_metrics`.
@@ -264,7 +309,7 @@ fn metrics(metrics: &Metrics) -> Payload {
         version: &metrics.version,
         uptime_seconds: metrics.uptime_seconds,
         socket: &metrics.socket,
-        http: None,
+        http: metrics.http.as_deref(),
         pi: metrics.pi.as_deref(),
         pvp: None,
         sessions: metrics.sessions,

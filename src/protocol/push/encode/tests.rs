@@ -1,9 +1,12 @@
 //! The exact encoding of lines that clients may depend on.
 
 use super::*;
-use crate::kernel::command::{Openness, Phase, Repetition, Replay};
-use crate::kernel::event::{Adjustment, DenialEffect, Event, EventKind, GateQuestion, Opening, RunOutcome};
+use crate::kernel::audience::Audience;
+use crate::kernel::command::{Phase, Repetition, Replay, SessionStatus};
+use crate::kernel::event::{Adjustment, DenialEffect, Event, EventKind, GateEvent, GateQuestion, Opening, RunOutcome};
+use crate::kernel::gate::GateSubject;
 use crate::kernel::id::Json;
+use crate::kernel::quorum::Quorum;
 use crate::kernel::refusal::Refusal;
 use crate::protocol::error::{Code, from_refusal};
 use crate::protocol::reply::{PendingApproval, Reply};
@@ -43,7 +46,7 @@ fn a_snapshot_holds_the_session_state() {
         updated_at: Now(2),
         last_run: Some(("r0".into(), RunOutcome::Denied, 3)),
         queued: 1,
-        open: Openness::Ended,
+        open: SessionStatus::Ended,
         version: 7,
         adjusted: Adjustment { model: Some("x".into()), ..Adjustment::default() },
     };
@@ -99,9 +102,9 @@ fn repetitions_and_replays_are_marked() {
 #[test]
 fn a_pending_approval_is_its_event_with_session_and_run() {
     let mut question = question();
-    question.quorum = 2;
+    question.quorum = Quorum::Any(2);
     let event = event_payload(&question);
-    let pending = PendingApproval { session: "s".into(), run: "r".into(), question };
+    let pending = PendingApproval { session: "s".into(), run: Some("r".into()), question };
     let listed = payload(&Reply::Approvals(vec![pending]));
     let ids = r#"{"sessionId":"s","runId":"r","#;
     assert_eq!(listed.as_str(), format!("{{\"approvals\":[{ids}{}]}}", &event[1..]));
@@ -111,25 +114,33 @@ fn a_pending_approval_is_its_event_with_session_and_run() {
 fn question() -> GateQuestion {
     GateQuestion {
         gate: "g".into(),
-        call: "c".into(),
+        subject: GateSubject::ToolCall { call: "c".into() },
         kind: "command".into(),
         title: "t".into(),
         summary: "s".into(),
         details: Json::new("{}"),
         choices: vec![],
-        quorum: 1,
+        quorum: Quorum::Any(1),
+        eligible: None,
         expires: Now(9),
         grant_rule: None,
         digest: None,
         on_denial: DenialEffect::EndRun,
-        form: None,
     }
 }
 
 /// The payload of the event that opened the gate.
 fn event_payload(question: &GateQuestion) -> String {
-    let kind = EventKind::GateOpened(Box::new(question.clone()));
-    let event = Event { seq: Seq::new(42), at: Now(1), run: Some("r".into()), version: None, origin: None, kind };
+    let kind = EventKind::Gate(GateEvent::Opened(Box::new(question.clone())));
+    let event = Event {
+        seq: Seq::new(42),
+        at: Now(1),
+        run: Some("r".into()),
+        version: None,
+        origin: None,
+        audience: Audience::All,
+        kind,
+    };
     let mut out = Vec::new();
     event_line(&"s".into(), &event, &mut out);
     let line = String::from_utf8(out).unwrap();

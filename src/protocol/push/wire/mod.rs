@@ -1,4 +1,4 @@
-//! The wire types of requests and responses; only this adapter uses them. Events are encoded by [`record`](crate::record).
+//! The wire types of requests and responses; only this protocol uses them. Events are encoded by [`record`](crate::record).
 
 pub(super) mod request;
 pub(super) mod response;

@@ -3,7 +3,11 @@
 use serde::Serialize;
 
 use crate::record::wire::event::ApprovalRequired;
-use crate::record::wire::word::{DecisionWord, DenialEffectWord, OutcomeWord, StateWord};
+use crate::record::wire::participant::QuorumItem;
+use crate::record::wire::word::{
+    AuthenticationWord, DecisionWord, DenialEffectWord, OutcomeWord, ParticipantKindWord, ResourceWord, RightWord,
+    RoleWord, StateWord, SubjectWord,
+};
 use crate::record::wire::{Raw, Text};
 
 macro_rules! payloads {
@@ -30,21 +34,23 @@ payloads! {
     }
 
     /// `hello`
-    struct Hello<'a> {
+    struct HelloReply<'a> {
         runtime_name: &'static str,
         runtime_version: &'a str,
         protocol_version: &'static str,
         capabilities: &'a [&'a str],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        home_directory: Option<&'a str>,
     }
 
     /// `ping`
-    struct Pong {
+    struct PongReply {
         pong: bool,
         ts: u64,
     }
 
-    /// `start_session`
-    struct Started<'a> {
+    /// `start_session` and `fork_session`
+    struct StartReply<'a> {
         session_id: &'a str,
         state: StateWord,
         attach_token: &'a str,
@@ -53,7 +59,7 @@ payloads! {
     }
 
     /// `attach_session` and `resume_session`
-    struct Attached<'a> {
+    struct AttachReply<'a> {
         session_id: &'a str,
         state: StateWord,
         replay: ReplayItem,
@@ -68,7 +74,7 @@ payloads! {
     }
 
     /// `send_user_message` and `steer`
-    struct Prompted<'a> {
+    struct RunReply<'a> {
         run_id: &'a str,
         accepted: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,14 +82,14 @@ payloads! {
     }
 
     /// `queue_message`
-    struct Queued<'a> {
+    struct QueuedReply<'a> {
         message_id: &'a str,
         run_id: &'a str,
         position: usize,
     }
 
     /// `list_queue`
-    struct Queue<'a> {
+    struct QueueReply<'a> {
         messages: Vec<QueueItem<'a>>,
     }
 
@@ -94,8 +100,34 @@ payloads! {
         text: &'a str,
     }
 
+    /// `list_participants`
+    struct Participants<'a> {
+        participants: Vec<ParticipantItem<'a>>,
+    }
+
+    /// A participant.
+    struct ParticipantItem<'a> {
+        participant_id: &'a str,
+        participant_kind: ParticipantKindWord,
+        name: &'a str,
+        roles: Vec<RoleWord>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        capabilities: Vec<RightWord>,
+        authentication: AuthenticationWord,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        token: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        approval_granted: Option<bool>,
+        online: bool,
+    }
+
+    /// A request that has made a participant or an approval, for protocols that have such requests.
+    struct Created<'a> {
+        id: &'a str,
+    }
+
     /// `get_session_messages`
-    struct Messages<'a> {
+    struct MessagesReply<'a> {
         messages: Vec<MessageItem<'a>>,
         next_after_seq: u64,
         done: bool,
@@ -113,21 +145,22 @@ payloads! {
     }
 
     /// `list_sessions`
-    struct Sessions<'a> {
+    struct SessionsReply<'a> {
         sessions: Vec<Raw<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<&'a str>,
     }
 
     /// `list_approvals`
-    struct Approvals<'a> {
+    struct ApprovalsReply<'a> {
         approvals: Vec<ApprovalItem<'a>>,
     }
 
     /// A pending approval: its session and run, then the fields of `approval_required`.
     struct ApprovalItem<'a> {
         session_id: &'a str,
-        run_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<&'a str>,
         approval_id: &'a str,
         kind: &'a str,
         title: &'a str,
@@ -139,6 +172,14 @@ payloads! {
         #[serde(skip_serializing_if = "Option::is_none")]
         needed: Option<u32>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        quorum: Option<QuorumItem>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        eligible: Option<Vec<String>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subject: Option<SubjectWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resource: Option<ResourceWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         remember: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         sha256: Option<&'a str>,
@@ -149,7 +190,7 @@ payloads! {
     }
 
     /// `list_grants`
-    struct Grants<'a> {
+    struct GrantsReply<'a> {
         grants: Vec<GrantItem<'a>>,
     }
 
@@ -163,7 +204,7 @@ payloads! {
     }
 
     /// `list_providers`
-    struct Providers<'a> {
+    struct ProvidersReply<'a> {
         providers: Vec<ProviderItem<'a>>,
     }
 
@@ -176,21 +217,27 @@ payloads! {
     }
 
     /// `reload`
-    struct Reloaded<'a> {
+    struct ReloadReply<'a> {
         reloaded: bool,
         variables: usize,
         #[serde(skip_serializing_if = "Option::is_none")]
         warning: Option<&'a str>,
     }
 
+    /// `run_user_command`
+    struct UserCommandReply<'a> {
+        call_id: &'a str,
+        run_id: &'a str,
+    }
+
     /// `compact_session`
-    struct Compacting {
+    struct CompactReply {
         compacting: bool,
         seq: u64,
     }
 
     /// `delete_session`
-    struct Deleted<'a> {
+    struct DeleteReply<'a> {
         deleted: bool,
         bytes: u64,
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -320,6 +367,10 @@ payloads! {
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<Text<'a>>,
         mode: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent_session_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        forked_at_seq: Option<u64>,
     }
 
     /// How the last run ended.

@@ -97,12 +97,12 @@ impl Fixture {
 impl Peer {
     /// Reads one request.
     async fn read_request(&mut self) {
-        let mut heard = Vec::new();
-        while !heard.ends_with(b"\r\n\r\n") {
-            let read = timeout(TIMEOUT, self.0.read_buf(&mut heard)).await.unwrap().unwrap();
-            assert!(read > 0, "closed after {heard:?}");
+        let mut received = Vec::new();
+        while !received.ends_with(b"\r\n\r\n") {
+            let read = timeout(TIMEOUT, self.0.read_buf(&mut received)).await.unwrap().unwrap();
+            assert!(read > 0, "closed after {received:?}");
         }
-        assert!(heard.starts_with(b"GET /question HTTP/1.1\r\n"), "{heard:?}");
+        assert!(received.starts_with(b"GET /question HTTP/1.1\r\n"), "{received:?}");
     }
 
     async fn write(&mut self, response: &str) {

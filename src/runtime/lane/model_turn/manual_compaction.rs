@@ -12,14 +12,16 @@ use crate::kernel::state::RunUsage;
 use crate::provider::error::ModelError;
 use crate::provider::registry::ModelHandle;
 use crate::provider::{ReportSender, SessionClosed};
+use crate::runtime::lane::conversation::ConversationSource;
 
 /// Makes the summary, or reports why it failed.
 pub(in crate::runtime::lane) async fn compact(
     input: ModelTurnInput,
     compact: CompactionRequest,
+    conversation: ConversationSource,
     reports: ReportSender,
 ) -> Result<(), SessionClosed> {
-    let mut model_turn = match ModelTurn::prepare(input, &as_turn(&compact), reports).await {
+    let mut model_turn = match ModelTurn::prepare(input, &as_turn(&compact), conversation, reports).await {
         Ok(model_turn) => model_turn,
         Err((finish, reports)) => return report_failure(&reports, &finish.summary).await,
     };

@@ -15,7 +15,7 @@ use crate::provider::error::ModelError;
 use crate::provider::model::{self, Delta, Request, TurnEnd};
 use crate::provider::registry::ModelHandle;
 use crate::provider::{PendingRetry, SessionClosed, StreamItem, TurnStream};
-use crate::runtime::lane::unredacted::Original;
+use crate::runtime::lane::unredacted::SentValue;
 use crate::tools;
 use crate::transport::canonical_json::{self, canonicalize};
 
@@ -153,7 +153,7 @@ impl ModelTurn {
                 let pending = if now < calls.len() { calls.clone() } else { Vec::new() };
                 self.report_usage(&end, handle, written, pending).await?;
                 for call in calls.iter().take(now) {
-                    self.request_call(call, Original::Known(call.args.as_str().to_owned())).await?;
+                    self.request_call(call, SentValue::Known(call.args.as_str().to_owned())).await?;
                 }
                 self.reports.end_turn().await?;
             }

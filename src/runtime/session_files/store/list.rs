@@ -8,8 +8,8 @@ use crate::kernel::time::Now;
 
 use super::session_path::{PROJECT_DIRECTORY, SessionPath};
 use super::{MissingDirectory, OWN_DIRECTORY, RequiredOwner, Store, StoreError, name, os};
-use crate::protocol::pi::session_file::Header;
-use crate::protocol::pi::session_file::{FileSummary, summarize};
+use crate::protocol::session_file::Header;
+use crate::protocol::session_file::{FileSummary, summarize};
 
 /// The limits of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kernel::time::Now;
 
-use crate::protocol::pi::session_file::{
+use crate::protocol::session_file::{
     Entry, Header, Limits, ParseError, ParsedSession, WriteError, lines_with_id, parse, render, render_entries,
 };
 pub use list::{ListLimits, Listing, SessionFile, SkippedFile, StoredSession};

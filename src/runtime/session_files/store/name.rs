@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::kernel::time::Now;
 
-use crate::protocol::pi::session_file::to_rfc3339;
+use crate::protocol::session_file::to_rfc3339;
 
 /// The maximum length of a name in bytes, without prefix and suffix; file systems allow 255.
 const MAX_NAME_BYTES: usize = 180;

@@ -39,27 +39,27 @@ impl DirHandle {
         }
     }
 
-    /// Opens a regular open_file for reading.
+    /// Opens a regular file for reading.
     pub(super) fn open_file(&self, name: &OsStr) -> Result<File, OpenError> {
         self.check_file(name)?;
         Ok(File::open(self.0.join(name))?)
     }
 
-    /// Opens a regular open_file for appending.
+    /// Opens a regular file for appending.
     pub(super) fn open_append(&self, name: &OsStr) -> Result<File, OpenError> {
         self.check_file(name)?;
         // Append access alone does not permit truncating an incomplete line.
-        let mut open_file = OpenOptions::new().write(true).open(self.0.join(name))?;
-        io::Seek::seek(&mut open_file, io::SeekFrom::End(0))?;
-        Ok(open_file)
+        let mut file = OpenOptions::new().write(true).open(self.0.join(name))?;
+        io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+        Ok(file)
     }
 
-    /// Checks that an entry is a regular open_file.
+    /// Checks that an entry is a regular file.
     pub(super) fn check_file(&self, name: &OsStr) -> Result<(), OpenError> {
         self.metadata(name).map(drop)
     }
 
-    /// Returns when a open_file was modified.
+    /// Returns when a file was modified.
     pub(super) fn modified(&self, name: &OsStr) -> Result<SystemTime, OpenError> {
         Ok(self.metadata(name)?.modified()?)
     }
@@ -76,7 +76,7 @@ impl DirHandle {
         Ok((names, false))
     }
 
-    /// Creates a new open_file; fails if it exists.
+    /// Creates a new file; fails if it exists.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).open(self.0.join(name))
     }

@@ -50,13 +50,13 @@ fn user(text: &str) -> Message {
 }
 
 fn assistant(blocks: Vec<Block>) -> Message {
-    let Some(Change::Message(Message::Assistant(mut said))) =
+    let Some(Change::Message(Message::Assistant(mut answer))) =
         every_entry().into_iter().nth(4).map(|entry| entry.change)
     else {
         panic!("the fifth entry is an assistant message")
     };
-    said.blocks = blocks;
-    Message::Assistant(said)
+    answer.blocks = blocks;
+    Message::Assistant(answer)
 }
 
 fn call(id: &str) -> Block {
@@ -156,8 +156,8 @@ fn entries_before_a_compaction_are_imported_and_a_split_run_continues() {
         ImportedPart::Summary { text: "sum".into(), tokens_before: 9, context_start: kept, source: source(None, "c") };
     assert_eq!(turns[1], summary);
     assert_eq!((run(&turns[2]).text.as_str(), run(&turns[2]).turns[0].text.as_str()), (CONTINUATION_TEXT, "more"));
-    let said = Some(Now(1_772_272_804_000));
-    assert_eq!((&run(&turns[2]).source, &run(&turns[2]).turns[0].source), (&source(said, ""), &source(said, "d")));
+    let at = Some(Now(1_772_272_804_000));
+    assert_eq!((&run(&turns[2]).source, &run(&turns[2]).turns[0].source), (&source(at, ""), &source(at, "d")));
     assert_eq!((run(&turns[3]).text.as_str(), turns.len()), ("new", 4));
     let known = import(stored.branch(), &|entry| (entry == "b").then(|| Seq::new(7)), &mut CountingIds::default());
     let ImportedPart::Summary { context_start: kept, .. } = &known.import.parts[1] else { panic!("{known:?}") };

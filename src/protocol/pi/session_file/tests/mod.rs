@@ -30,7 +30,7 @@ fn user(id: &str, parent: Option<&str>, text: &str) -> String {
 fn message_texts(conversation: &Conversation) -> Vec<String> {
     let word = |message: &BranchMessage| match &message.message {
         Message::User(user) => user.text(),
-        Message::Assistant(said) => format!("{:?}", said.blocks),
+        Message::Assistant(message) => format!("{:?}", message.blocks),
         Message::ToolResult(result) => result.text(),
         Message::Bash(bash) => bash.command.clone(),
         Message::Custom(custom) => message::text_of(&custom.content),

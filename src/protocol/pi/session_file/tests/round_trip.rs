@@ -98,10 +98,10 @@ fn missing_and_differently_typed_fields_are_accepted() {
         first.content,
         [Content::Text("hi".into()), Content::Image { mime: "image/gif".into(), data: "AA".into() }]
     );
-    let Message::Assistant(said) = &messages[1].message else { panic!("{messages:?}") };
-    assert_eq!((said.usage.input, said.usage.total, said.usage.cost), (5, 5, Cost::default()));
-    assert_eq!((said.stop, said.at), (StopReason::Stop, Now(1_772_272_800_000)));
-    assert_eq!(said.blocks, [Block::Text("plain".into())]);
+    let Message::Assistant(entry) = &messages[1].message else { panic!("{messages:?}") };
+    assert_eq!((entry.usage.input, entry.usage.total, entry.usage.cost), (5, 5, Cost::default()));
+    assert_eq!((entry.stop, entry.at), (StopReason::Stop, Now(1_772_272_800_000)));
+    assert_eq!(entry.blocks, [Block::Text("plain".into())]);
     let Message::ToolResult(result) = &messages[2].message else { panic!("{messages:?}") };
     assert!(!result.is_error && result.content.is_empty());
     let Message::Assistant(calls) = &messages[3].message else { panic!("{messages:?}") };
@@ -141,10 +141,10 @@ fn unreadable_entries_are_not_written() {
     for json in ["", "{", "{}{}", "{\n}", "nul"] {
         let args = crate::kernel::id::Json::new(json);
         let block = Block::ToolCall { id: "1".into(), name: "x".into(), args };
-        let mut said = every_entry().swap_remove(4);
-        let Change::Message(Message::Assistant(message)) = &mut said.change else { panic!("{said:?}") };
+        let mut entry = every_entry().swap_remove(4);
+        let Change::Message(Message::Assistant(message)) = &mut entry.change else { panic!("{entry:?}") };
         message.blocks = vec![block];
-        said.parent = None;
-        assert!(matches!(refused(&[said]), WriteError::NotJson { .. }), "{json:?}");
+        entry.parent = None;
+        assert!(matches!(refused(&[entry]), WriteError::NotJson { .. }), "{json:?}");
     }
 }

@@ -4,7 +4,6 @@ use super::*;
 use crate::kernel::environment::Environment;
 use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq};
-use crate::protocol::ProtocolName;
 
 #[test]
 fn hello_needs_no_fields() {
@@ -129,6 +128,7 @@ fn the_other_requests_of_a_session_are_read() {
             SessionIntent::Steer { message, text: "l".into(), images: Vec::new() },
         ),
         ("list_queue", "", SessionIntent::ListQueue),
+        ("list_participants", "", SessionIntent::Participant(ParticipantIntent::List)),
         ("remove_queued", r#","messageId":"m""#, SessionIntent::Unqueue { message: "m".into() }),
         ("cancel_run", "", SessionIntent::Cancel { run: None, reason: "user_cancelled".into() }),
         (
@@ -136,6 +136,26 @@ fn the_other_requests_of_a_session_are_read() {
             r#","runId":"r","reason":"bored""#,
             SessionIntent::Cancel { run: Some("r".into()), reason: "bored".into() },
         ),
+        (
+            "run_user_command",
+            r#","command":"make""#,
+            SessionIntent::UserCommand(Box::new(UserCommand {
+                command: "make".into(),
+                in_context: true,
+                environment: None,
+            })),
+        ),
+        (
+            "run_user_command",
+            r#","command":"make","excludeFromContext":true,"environment":{"A":"1"}"#,
+            SessionIntent::UserCommand(Box::new(UserCommand {
+                command: "make".into(),
+                in_context: false,
+                environment: Some(Environment::new([("A".to_owned(), "1".to_owned())].into())),
+            })),
+        ),
+        ("stop_user_command", "", SessionIntent::StopUserCommand { call: None }),
+        ("stop_user_command", r#","callId":"c""#, SessionIntent::StopUserCommand { call: Some("c".into()) }),
         ("get_session_snapshot", "", SessionIntent::Snapshot),
         ("get_session_messages", "", SessionIntent::Messages { after: Seq::ZERO, limit: 100 }),
         (
@@ -144,6 +164,15 @@ fn the_other_requests_of_a_session_are_read() {
             SessionIntent::Messages { after: Seq::new(7), limit: 1000 },
         ),
         ("rename_session", r#","name":"n""#, SessionIntent::Rename { name: "n".into() }),
+        (
+            "fork_session",
+            r#","atSeq":9,"name":"n","idempotencyKey":"k""#,
+            SessionIntent::Fork(Box::new(Fork {
+                at: Some(Seq::new(9)),
+                name: Some("n".into()),
+                idempotency_key: Some("k".into()),
+            })),
+        ),
         ("compact_session", "", SessionIntent::Compact { instructions: None, environment: None }),
         ("end_session", r#","unknown":[1]"#, SessionIntent::End),
     ] {
@@ -157,6 +186,7 @@ fn the_other_requests_of_a_session_are_read() {
         choice: Some("stop".into()),
         comment: Some("c".into()),
         scope: ApprovalScope::Once,
+        rule: None,
         answer: None,
         environment: None,
     };
@@ -190,17 +220,13 @@ fn requests_of_the_daemon_are_read() {
         (
             "speak",
             r#"{"protocol":"pi"}"#,
-            Intent::SwitchProtocol(Box::new(SwitchProtocol {
-                protocol: ProtocolName::Pi,
-                cwd: None,
-                environment: None,
-            })),
+            Intent::SwitchProtocol(Box::new(SwitchProtocol { protocol: "pi".into(), cwd: None, environment: None })),
         ),
         (
             "speak",
             r#"{"protocol":"pi","cwd":"/w","environment":{"A":"1"}}"#,
             Intent::SwitchProtocol(Box::new(SwitchProtocol {
-                protocol: ProtocolName::Pi,
+                protocol: "pi".into(),
                 cwd: Some("/w".into()),
                 environment: Some(Environment::new([("A".to_owned(), "1".to_owned())].into())),
             })),

@@ -1,0 +1,36 @@
+//! The terminal client: an inline view of one session.
+//!
+//! Finished output is written into the terminal's own scrollback; only a region at the bottom is drawn again. The state
+//! ([`model`]), its changes ([`update`]) and its rows ([`view`]) are pure; [`app`] reads keys, talks to the daemon and
+//! writes to the terminal.
+
+mod activity;
+mod app;
+mod call_log;
+mod card;
+mod card_view;
+mod client_task;
+mod commands;
+mod completion;
+mod composer;
+mod editor;
+mod files;
+mod keys;
+mod model;
+mod painted;
+mod session_events;
+mod signals;
+mod status;
+mod terminal;
+mod text;
+mod transcript;
+mod update;
+mod view;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use app::{Leave, Options, StartPosition, TuiError, run};
+pub(crate) use terminal::is_usable;
+pub(crate) use text::theme::Theme;
