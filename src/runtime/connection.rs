@@ -98,6 +98,10 @@ pub(super) async fn drive(
         }
         written = &mut writer => ConnectionEnd::Written(written.ok().flatten()),
         () = server.hub().services().disconnecting.wait() => {
+            // All lanes have ended; the views may not have passed on their last events.
+            if let Some(commands) = &endpoint.commands {
+                let _ = timeout(CLOSE_TIMEOUT, commands.wait_until_delivered()).await;
+            }
             outbox.close_because(CloseReason::GoingAway);
             ConnectionEnd::Answered(None)
         }

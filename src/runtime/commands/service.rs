@@ -202,6 +202,11 @@ impl CommandService {
         read(&self.lock().log)
     }
 
+    /// Waits until the events that are published now are in the outboxes of their subscribers.
+    pub(in crate::runtime) async fn wait_until_delivered(&self) {
+        self.views.wait_until_current().await;
+    }
+
     /// Waits until connections are closed.
     pub(super) async fn wait_for_disconnect(&self) {
         self.server.hub().services().disconnecting.wait().await;
