@@ -446,11 +446,11 @@ fn the_kernel_contains_no_protocol_word() {
 #[test]
 fn verbs_use_the_types_of_the_client_and_not_its_json() {
     let tree = tree();
-    let names = event_names(&tree);
+    let names = event_names(tree);
     for name in ["assistant_token", "retry_ended", "session_snapshot"] {
         assert!(names.contains(name), "{name} is not among the event types: {names:?}");
     }
-    assert_no_violations(untyped_access(&tree, &names));
+    assert_no_violations(untyped_access(tree, &names));
     for (file, reason) in FREE_FORM_JSON {
         assert!(root().join("src").join(file).exists(), "{file} does not exist, exempt because {reason}");
     }
