@@ -81,7 +81,7 @@ use crate::kernel::time::Now;
 
 pub use commands::CommandWrite;
 pub use error::{CommitError, Conflict, JobError, OpenError, ReadError};
-pub use inspect::{FileSizes, SessionCursor, SessionSize, Survey};
+pub use inspect::{FileSizes, JournalSummary, SessionCursor, SessionSize};
 pub use record::{
     Batch, Block, Checkpoint, Create, Durability, LinePage, ListQuery, Loss, LossReason, LossRecord, LostLine,
     LostSummary, Meta, Options, Page, Stats, StoredSession,

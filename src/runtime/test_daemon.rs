@@ -20,9 +20,11 @@ use super::connection;
 use super::environments::Environments;
 use super::grants::GrantStore;
 use super::hub::Hub;
+use super::lane::{LaneRequest, ReplyGuard};
 use super::lifecycle::lost_line;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig as ModelHouse;
+use super::outbox::{EventForm, Outbox};
 use super::protocols::{self, ProtocolRegistry};
 use super::server::Server;
 use super::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
@@ -32,12 +34,13 @@ use crate::config::limits::Limits;
 use crate::config::paths::Paths;
 use crate::config::settings::NO_MODEL;
 use crate::journal::{Journal, Options};
+use crate::kernel::command::{Caller, Command};
 use crate::kernel::effect::{FinishReport, TurnRequest};
 use crate::kernel::event::{DenialEffect, Purpose, RunOutcome};
 use crate::kernel::id::{ConnectionId, MessageId};
 use crate::provider::dialect::BUILT_IN;
 use crate::provider::limits::Limits as ModelLimits;
-use crate::provider::{Provider, Question, ReportSender, TurnFuture};
+use crate::provider::{Provider, Question, ReportSender, Starter, TurnFuture};
 use crate::sandbox::LocalSandbox;
 use crate::tools::{EXEC, ToolSet};
 use crate::transport::line::{Line, Lines};
@@ -386,3 +389,19 @@ impl Client {
 }
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns a request of the owner, from a connection of its own.
+pub(super) fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
+    let outbox = Outbox::new(ConnectionId(u64::MAX), EventForm::Record);
+    let caller = Caller::owner(outbox.id(), "test".to_owned());
+    Box::new(LaneRequest {
+        caller,
+        command,
+        if_version: None,
+        starter: Starter::Person,
+        reply_guard: respond,
+        outbox,
+        environment: None,
+        record: None,
+    })
+}

@@ -265,7 +265,7 @@ async fn a_journal_with_an_older_schema_gets_the_command_table() {
     write(&test, vec![settled(1, "s", "r")], Durability::Synced).await;
     let test = test.reopen().await;
     assert_eq!(test.journal.load_commands().await.expect("readable"), [settled_row(1, "s", "r")]);
-    assert_eq!(test.journal.survey().await.expect("a survey").schema, 1002);
+    assert_eq!(test.journal.summarize().await.expect("a summary").schema, 1002);
     test.journal.close().await.expect("closes");
     let database = Connection::open(test.dir.path().join(DATABASE)).expect("a connection");
     database

@@ -23,7 +23,7 @@ use super::user_command::TurnInterrupts;
 use crate::agent::price;
 use crate::agent::prompt::{self, PromptContext};
 use crate::agent::turn_machine::{self, model_failure, success};
-use crate::agent::{Breach, Context, RAISE_BUDGET, grouping, inquiry};
+use crate::agent::{Context, ExceededLimit, RAISE_BUDGET, grouping, inquiry};
 use crate::config::sandbox::SandboxKind;
 use crate::kernel::effect::{FinishReport, ModelChoice, Report, TurnRequest};
 use crate::kernel::environment::Environment;
@@ -159,8 +159,8 @@ impl ModelTurn {
             return self.reports.finish(success(&self.context.last_text())).await;
         }
         let budget = self.run_config.budget(&turn.budget);
-        if let Some(breach) = Breach::find(&budget, &turn.spent) {
-            return self.ask_for_budget(&breach).await;
+        if let Some(exceeded) = ExceededLimit::find(&budget, &turn.spent) {
+            return self.ask_for_budget(&exceeded).await;
         }
         if self.context.pending().next().is_some() {
             return self.resume_calls().await;
@@ -266,13 +266,13 @@ impl ModelTurn {
         self.call_policy.question(&request, &self.tool_context).await
     }
 
-    async fn ask_for_budget(&self, breach: &Breach) -> Result<(), SessionClosed> {
+    async fn ask_for_budget(&self, exceeded: &ExceededLimit) -> Result<(), SessionClosed> {
         let title = "The budget of the run is used up".to_owned();
-        let plain = Question::plain(gate::BUDGET, title, breach.summary(), breach.details());
-        let policy_comment = format!("{}; {RAISE_REMEDY}", breach.summary());
-        let budget = Some(breach.kind);
+        let plain = Question::plain(gate::BUDGET, title, exceeded.summary(), exceeded.details());
+        let policy_comment = format!("{}; {RAISE_REMEDY}", exceeded.summary());
+        let budget = Some(exceeded.kind);
         let question = Question { choices: gate::budget_choices(), budget, policy_comment, ..plain };
-        self.reports.request_call(RAISE_BUDGET, breach.details(), Purpose::Work, Some(question)).await?;
+        self.reports.request_call(RAISE_BUDGET, exceeded.details(), Purpose::Work, Some(question)).await?;
         self.reports.end_turn().await
     }
 
