@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::file_sync::FileGuard;
+use super::file_sync::{FileGuard, SynchronizedFile};
 use crate::journal::{Page, ReadError};
 use crate::kernel::command::{Caller, PrivateEvent};
 use crate::kernel::event::{
@@ -38,8 +38,8 @@ pub(super) struct SessionView {
     observed: watch::Sender<Seq>,
     /// Notified when the session's file needs an update.
     file_outdated: Notify,
-    /// Held while the session's file is read or written.
-    file: tokio::sync::Mutex<()>,
+    /// Held while the session's file is read or written; the file as the last synchronization left it.
+    file: tokio::sync::Mutex<Option<SynchronizedFile>>,
 }
 
 struct Inner {

@@ -26,8 +26,8 @@ impl Execution {
     /// Starts a child session without messages, in which the connection continues.
     pub(super) async fn new_conversation(&self, parent: Option<&str>) -> Result {
         let view = self.view().await?;
-        let guard = view.lock_file().await;
-        let snapshot = self.finish_file(&view, &guard).await?;
+        let mut guard = view.lock_file().await;
+        let snapshot = self.finish_file(&view, &mut guard).await?;
         let origin = parent.map_or_else(|| self.file_or_id(&view, &snapshot), str::to_owned);
         let child = ChildStart { at: Seq::ZERO, name: None, origin, copied: None };
         let (child, version, notices) = self.start_child(&view, &snapshot, child).await?;
@@ -38,9 +38,9 @@ impl Execution {
     /// Switches to the conversation of another file, and continues in that file.
     pub(super) async fn switch_file(&self, path: &str) -> Result {
         let view = self.view().await?;
-        let guard = view.lock_file().await;
+        let mut guard = view.lock_file().await;
         let stored = self.read_file(path).await?;
-        self.finish_file(&view, &guard).await?;
+        self.finish_file(&view, &mut guard).await?;
         let next = file_sync::imported_file(&self.service, view.session(), Path::new(path));
         let version = self.branch_to_file(&view, next, self.request.command.if_version).await?;
         self.import_conversation(&view, &stored).await?;
@@ -51,8 +51,8 @@ impl Execution {
     /// returns the text of the message.
     pub(super) async fn fork(&self, entry: &str) -> Result {
         let view = self.view().await?;
-        let guard = view.lock_file().await;
-        let snapshot = self.finish_file(&view, &guard).await?;
+        let mut guard = view.lock_file().await;
+        let snapshot = self.finish_file(&view, &mut guard).await?;
         let Some(point) = view.read(|projection| projection.fork_point(entry)) else {
             return Err(OperationError::UnknownForkEntry);
         };
@@ -178,7 +178,7 @@ impl Execution {
     /// Writes the conversation to the current file before another is chosen, and returns the snapshot.
     ///
     /// A file that cannot be read or written is left as it is: the journal is complete.
-    async fn finish_file(&self, view: &Arc<SessionView>, guard: &FileGuard<'_>) -> Result<Arc<Snapshot>> {
+    async fn finish_file(&self, view: &Arc<SessionView>, guard: &mut FileGuard<'_>) -> Result<Arc<Snapshot>> {
         let (snapshot, _) = self.describe(view).await?;
         self.synchronize_in(view, guard).await;
         Ok(snapshot)

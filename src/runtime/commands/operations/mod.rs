@@ -195,12 +195,12 @@ impl Execution {
 
     /// Imports what other programs have written to the session's file; a file that cannot be read delays nothing.
     async fn synchronize(&self, view: &Arc<SessionView>) {
-        let guard = view.lock_file().await;
-        self.synchronize_in(view, &guard).await;
+        let mut guard = view.lock_file().await;
+        self.synchronize_in(view, &mut guard).await;
     }
 
     /// Imports under a lock that the caller holds.
-    async fn synchronize_in(&self, view: &Arc<SessionView>, guard: &FileGuard<'_>) {
+    async fn synchronize_in(&self, view: &Arc<SessionView>, guard: &mut FileGuard<'_>) {
         if let Err(error) = file_sync::synchronize_in(&self.service, view, guard).await {
             warn!(session = %view.session(), %error, "cannot synchronize a session with its file");
         }

@@ -125,11 +125,11 @@ impl Execution {
 
     /// Continues with the conversation of a file, which may be the session's own.
     async fn continue_in_file(&self, view: &Arc<SessionView>, path: &str, stored: &ParsedSession) -> Result<()> {
-        let guard = view.lock_file().await;
+        let mut guard = view.lock_file().await;
         let (snapshot, _) = self.service.describe(view, None, &self.peer).await?;
         let file = file_sync::current(&self.service, view.session(), &snapshot);
         if file.is_some_and(|file| file.path == Path::new(path)) {
-            self.synchronize_in(view, &guard).await;
+            self.synchronize_in(view, &mut guard).await;
             return Ok(());
         }
         let next = file_sync::imported_file(&self.service, view.session(), Path::new(path));
