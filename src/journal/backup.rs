@@ -88,7 +88,7 @@ pub fn copy_database(state: &Path, to: &Path) -> Result<CopyInfo, BackupError> {
         match backup.step(STEP_PAGES).map_err(failed)? {
             StepResult::Done => break,
             StepResult::More => {}
-            _ => std::thread::sleep(BUSY_PAUSE),
+            StepResult::Busy | StepResult::Locked | _ => std::thread::sleep(BUSY_PAUSE),
         }
     }
     drop(backup);

@@ -60,6 +60,7 @@ impl Writer<'_> {
         }
     }
 
+    #[allow(clippy::wildcard_enum_match_arm, reason = "an element that the parser is not asked for is its content")]
     fn open(&mut self, tag: &Tag<'_>) {
         match tag {
             Tag::Heading { level, .. } => *self.out += &format!("<h{}>", heading(*level as u8)),
@@ -103,6 +104,7 @@ impl Writer<'_> {
         }
     }
 
+    #[allow(clippy::wildcard_enum_match_arm, reason = "an element that the parser is not asked for is its content")]
     fn close(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Heading(level) => *self.out += &format!("</h{}>\n", heading(level as u8)),
@@ -153,6 +155,7 @@ const fn heading(level: u8) -> u8 {
 }
 
 /// Returns the element without attributes that a tag is.
+#[allow(clippy::wildcard_enum_match_arm, reason = "an element that the parser is not asked for is its content")]
 const fn element(tag: &TagEnd) -> Option<&'static str> {
     match tag {
         TagEnd::Paragraph => Some("p"),
