@@ -8,9 +8,12 @@ mod approvals;
 mod approve;
 mod atomic_file;
 mod attach;
+mod backup;
+mod backup_file;
 mod cancel;
 mod chat;
 mod compact;
+mod completions;
 mod config;
 mod confirm;
 mod console;
@@ -22,14 +25,17 @@ mod doctor;
 mod duration;
 mod end;
 mod exit;
+mod export;
 mod final_message;
 mod fork;
 mod forward;
+mod history;
 mod host;
 mod ids;
 mod input;
 mod junit;
 mod log;
+mod man;
 mod message;
 mod models;
 #[cfg(unix)]
@@ -46,6 +52,7 @@ mod purge;
 mod queue;
 mod rename;
 mod report;
+mod restore;
 mod run;
 mod send;
 mod sessions;
@@ -162,6 +169,7 @@ verbs! {
     Sessions(sessions::SessionsArgs) => sessions::run, Protocol;
     Show(show::ShowArgs) => show::run, Protocol;
     Log(log::LogArgs) => log::run, Protocol;
+    Export(export::ExportArgs) => export::run, Protocol;
     Send(send::SendArgs) => send::run, Protocol;
     Steer(steer::SteerArgs) => steer::run, Protocol;
     Queue(queue::QueueArgs) => queue::run, Protocol;
@@ -176,16 +184,23 @@ verbs! {
     End(end::EndArgs) => end::run, Protocol;
     Delete(delete::DeleteArgs) => delete::run, Protocol;
     Purge(purge::PurgeArgs) => purge::run, Forwarded;
+    Backup(backup::BackupArgs) => backup::run, Forwarded;
+    Restore(restore::RestoreArgs) => restore::run, Forwarded;
     Doctor(doctor::DoctorArgs) => doctor::run, Forwarded;
     Config(config::ConfigArgs) => config::run, Forwarded;
     Token(token::TokenArgs) => token::run, Forwarded;
     Pi(pi::PiArgs) => pi::run, Protocol;
+    Completions(completions::CompletionsArgs) => completions::run, Refused;
+    Man(man::ManArgs) => man::run, Refused;
     Stdio(stdio::StdioArgs) => stdio::run, Refused;
     Daemon(daemon::DaemonArgs) => daemon::run, Forwarded;
 }
 
 /// Executes the command line; `serve` runs the daemon, for `push daemon run`.
 pub fn main(serve: impl FnOnce(ServeOptions) -> ExitCode) -> ExitCode {
+    if completions::complete() {
+        return Exit::SUCCESS.into();
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return report_usage(&error),

@@ -32,6 +32,7 @@
 //! other columns of the row.
 
 mod apply;
+pub mod backup;
 mod checksum;
 mod commands;
 mod deferred;

@@ -71,6 +71,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("client", &["backoff", "bounded_io", "config", "kernel", "protocol::push", "transport"]),
     // What the line mode and the terminal client show alike.
     ("display", &["client", "invisible_chars", "kernel"]),
+    // A document is text for people, from the conversation of the kernel.
+    ("export", &["display", "kernel"]),
     // The terminal client gets a connected client from the verb that starts it.
     ("tui", &["client", "display", "invisible_chars", "kernel"]),
     // Some verbs work without a daemon: `config` looks for models and stores keys and tokens, `purge` removes private caches and
@@ -81,7 +83,10 @@ const TABLE: &[(&str, &[&str])] = &[
             "client",
             "config",
             "display",
+            "export",
             "invisible_chars",
+            // A backup is read from the database, and a restored one is prepared, without a daemon.
+            "journal::backup",
             "kernel",
             "provider",
             "runtime::session_files",
