@@ -1,10 +1,12 @@
 //! `push attach`: follows a session and sends typed lines to it.
 
 use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::sleep;
 
-use super::approval::{PendingApprovals, is_already_decided, wants_full_view};
+use super::approval::{PendingApproval, PendingApprovals, is_already_decided, wants_full_view};
+use super::console::Console;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
@@ -147,7 +149,10 @@ pub(super) async fn show_session(client: Client, view: SessionView, context: &mu
         Leave::Detached { is_running: true } | Leave::Interrupted { is_running: true } => {
             context.console.note(&hint);
         }
-        Leave::Detached { is_running: false } | Leave::Interrupted { is_running: false } | Leave::Finished => {}
+        Leave::Detached { is_running: false }
+        | Leave::Interrupted { is_running: false }
+        | Leave::Finished
+        | Leave::Unwritable => {}
     }
     Ok(Exit::SUCCESS)
 }
@@ -251,6 +256,7 @@ impl AttachedSession {
             && context.console.input_is_terminal
             && let Some(pending) = self.approvals.oldest()
         {
+            note_status(pending, &mut context.console);
             context.console.prompt(&pending.prompt());
         }
         Ok(())
@@ -372,6 +378,15 @@ impl AttachedSession {
             _ = interrupts.next() => Ok(LoopControl::Detach),
             () = sleep(STOP_TIMEOUT) => Err(CliError::not_cancelled(&self.client, &self.session)),
         }
+    }
+}
+
+/// Prints when an approval expires, and its votes if it needs several.
+pub(super) fn note_status(pending: &PendingApproval, console: &mut Console) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let status = pending.status(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+    if !status.is_empty() {
+        console.note(&format!("the approval {}", status.join("; ")));
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::client_task::{Call, CallReply};
 use super::model::{Departure, Effect, FollowUp, Model};
-use super::session_events::usage_words;
 use crate::display::sanitize::{escape_line, sanitize_line};
 use crate::display::style::Style;
 
@@ -111,7 +110,7 @@ pub(crate) fn print_reply(model: &mut Model, reply: &CallReply) {
                 format!("session {}, {}", model.handle, sanitize_line(snapshot.state.as_str())),
                 format!("directory {}", sanitize_line(&meta.cwd)),
                 format!("model {}", sanitize_line(&model.provider)),
-                format!("usage {}", usage_words(model.usage.input, model.usage.output, model.usage.cost)),
+                format!("usage {}", model.usage.words()),
                 format!("queued {}, last event {}", snapshot.queued, snapshot.last_seq),
             ]
         }

@@ -6,7 +6,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::card::{CardAction, HOLD_MILLIS, HeldDecision};
+use super::card::{CardAction, HOLD_MILLIS, HeldKey};
 use super::client_task::Call;
 use super::commands;
 use super::completion::{Completion, wants_files};
@@ -25,6 +25,7 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     if key.kind == KeyEventKind::Release {
         return Vec::new();
     }
+    model.typed_at = model.now;
     if let Some(effects) = global(model, key) {
         return effects;
     }
@@ -111,7 +112,6 @@ fn next_focus(model: &Model) -> Focus {
 
 fn card(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     let now = model.now;
-    let is_incomplete = model.card.as_ref().is_some_and(|card| !card.is_viewed && view::hides_rows_of(model, card));
     let Some(card) = model.card.as_mut() else {
         model.focus = Focus::Composer;
         return composer(model, key);
@@ -131,24 +131,37 @@ fn card(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
             drop(composer(model, held.key));
             return composer(model, key);
         }
-        if key.code == KeyCode::Enter {
-            return decide(model, held.decision, held.rule);
-        }
+        return if key.code == KeyCode::Enter { act_on_card(model, held.key) } else { Vec::new() };
+    }
+    if is_text(key) && !card.is_entering() && is_card_letter(key) {
+        card.held = Some(HeldKey { key, due: now + HOLD_MILLIS });
         return Vec::new();
     }
+    act_on_card(model, key)
+}
+
+/// Returns whether a letter may mean something to a card.
+const fn is_card_letter(key: KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char('y' | 'Y' | 'n' | 'N' | 'r' | 's' | 'w' | 'v' | 'd' | '1'..='9'))
+}
+
+/// Lets a letter act on the card that no other letter has followed.
+pub(crate) fn release_held_key(model: &mut Model) -> Option<Vec<Effect>> {
+    let now = model.now;
+    let held = model.card.as_mut()?.held.take_if(|held| held.due <= now)?;
+    Some(act_on_card(model, held.key))
+}
+
+fn act_on_card(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let is_incomplete = model.card.as_ref().is_some_and(|card| !card.is_viewed && view::hides_rows_of(model, card));
+    let Some(card) = model.card.as_mut() else { return Vec::new() };
     match card.key(key) {
-        CardAction::None => Vec::new(),
         // The beginning of a message: its other letters decide nothing either.
         CardAction::Unused if is_text(key) => {
             model.focus = Focus::Composer;
             composer(model, key)
         }
-        CardAction::Unused => {
-            if key.code == KeyCode::Esc {
-                model.focus = Focus::Composer;
-            }
-            Vec::new()
-        }
+        CardAction::None | CardAction::Unused => Vec::new(),
         CardAction::ShowWhole => {
             card.is_viewed = true;
             let question = card.pending.question.clone();
@@ -159,19 +172,8 @@ fn card(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
             card.problem = Some("a part is not shown: v shows everything".to_owned());
             Vec::new()
         }
-        CardAction::Decide { decision, rule } if is_text(key) => {
-            card.held = Some(HeldDecision { key, due: now + HOLD_MILLIS, decision, rule });
-            Vec::new()
-        }
         CardAction::Decide { decision, rule } => decide(model, decision, rule),
     }
-}
-
-/// Sends a decision that nothing has followed.
-pub(crate) fn send_held_decision(model: &mut Model) -> Option<Vec<Effect>> {
-    let now = model.now;
-    let held = model.card.as_mut()?.held.take_if(|held| held.due <= now)?;
-    Some(decide(model, held.decision, held.rule))
 }
 
 fn decide(model: &mut Model, decision: Decision, rule: Option<String>) -> Vec<Effect> {

@@ -17,6 +17,7 @@ mod editor;
 mod files;
 mod keys;
 mod model;
+mod options;
 mod painted;
 mod session_events;
 mod signals;
@@ -31,6 +32,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use app::{Leave, Options, StartPosition, TuiError, run};
+pub(crate) use app::run;
+pub(crate) use options::{Leave, Options, StartPosition, TuiError};
 pub(crate) use terminal::is_usable;
 pub(crate) use text::theme::Theme;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crossterm::event::KeyEvent;
 
-use super::activity::{RunState, UsageTotal};
+use super::activity::RunState;
 use super::card::Card;
 use super::client_task::{Call, CallError, CallReply};
 use super::completion::Completion;
@@ -13,6 +13,7 @@ use super::text::theme::Theme;
 use super::transcript::Transcript;
 use crate::client::{Event, Notice, SessionSnapshot};
 use crate::display::approval::PendingApprovals;
+use crate::display::usage::UsageTotal;
 
 /// A time in milliseconds since 1970.
 pub(crate) type Millis = u64;
@@ -214,6 +215,10 @@ pub(crate) struct Model {
     pub(crate) is_watched: bool,
     /// Whether the daemon is connected.
     pub(crate) connection: Connection,
+    /// When the size changed last.
+    pub(crate) resized_at: Millis,
+    /// When a key was pressed last.
+    pub(crate) typed_at: Millis,
     /// When Ctrl-C was pressed last.
     pub(crate) interrupted_at: Option<Millis>,
     /// A message for the user that disappears.
@@ -271,6 +276,8 @@ impl Model {
             focus: Focus::Composer,
             is_watched: true,
             connection: Connection::Connected,
+            resized_at: 0,
+            typed_at: 0,
             interrupted_at: None,
             hint: None,
             last_error: String::new(),
@@ -293,6 +300,26 @@ impl Model {
         self.composer.before_cursor() == "?" && self.composer.message() == "?"
     }
 
+    /// Returns whether the user is typing.
+    pub(crate) const fn is_typing(&self) -> bool {
+        self.now < self.typing_end()
+    }
+
+    /// Returns until when the user counts as typing.
+    pub(crate) const fn typing_end(&self) -> Millis {
+        self.typed_at + TYPING_MILLIS
+    }
+
+    /// Returns whether the size changes: after a new one further ones are expected.
+    pub(crate) const fn is_resizing(&self) -> bool {
+        self.now < self.resize_end()
+    }
+
+    /// Returns until when further sizes are expected.
+    pub(crate) const fn resize_end(&self) -> Millis {
+        self.resized_at + RESIZE_MILLIS
+    }
+
     /// Shows a message for a few seconds.
     pub(crate) fn show_hint(&mut self, text: impl Into<String>) {
         self.hint = Some((text.into(), self.now + HINT_MILLIS));
@@ -312,5 +339,9 @@ impl Model {
     }
 }
 
+/// For how long after a key the user counts as typing.
+const TYPING_MILLIS: Millis = 3000;
+/// For how long after a new size further ones are expected.
+const RESIZE_MILLIS: Millis = 1000;
 /// How long a message for the user is shown.
 const HINT_MILLIS: Millis = 4000;

@@ -156,6 +156,7 @@ fn ctrl_c_cancels_a_run() {
     assert_eq!(call(&screen.control('c')), Call::Cancel);
     screen.event("run_complete", json!({"outcome": "cancelled"}));
     assert!(screen.model.run.is_none());
+    screen.wait(3000);
     assert_eq!(next_tick(&screen.model), screen.model.hint.as_ref().map(|hint| hint.1), "only the hint disappears");
 }
 
@@ -164,6 +165,10 @@ fn an_idle_view_waits_for_nothing() {
     let mut screen = Screen::new();
     assert_eq!(next_tick(&screen.model), None);
     screen.type_text("draft");
+    assert!(view::draw(&screen.model).is_typing);
+    assert_eq!(next_tick(&screen.model), Some(screen.now + 3000), "then the cursor rests");
+    screen.wait(3000);
+    assert!(!view::draw(&screen.model).is_typing);
     assert_eq!(next_tick(&screen.model), None);
 }
 
@@ -217,10 +222,10 @@ fn every_key_of_a_card_decides() {
         let mut screen = Screen::new();
         screen.open_card(question());
         let mut effects = Vec::new();
-        keys.iter().for_each(|key| effects = screen.key(*key));
-        if effects.is_empty() {
+        for key in keys {
+            effects = screen.key(*key);
             screen.now += 300;
-            effects = screen.input(Input::Tick);
+            effects.extend(screen.input(Input::Tick));
         }
         let Call::Decide { decision, rule, .. } = call(&effects) else { panic!("no decision") };
         (decision, rule)
@@ -237,7 +242,9 @@ fn every_key_of_a_card_decides() {
 
 #[test]
 fn a_sentence_typed_on_a_card_decides_nothing_and_is_kept() {
-    for sentence in ["stop! why this?", "yes but", "really? n y s", "hello y"] {
+    for sentence in
+        ["stop! why this?", "yes but", "really? n y s", "hello y", "what is it?", "no, use make", "view it", "12 files"]
+    {
         let mut screen = Screen::new();
         screen.open_card(question());
         screen.type_text(sentence);
@@ -278,7 +285,7 @@ fn a_card_that_leaves_out_rows_shows_risk_and_reason_and_is_not_approved_before_
     assert_eq!(unmarked.count(), 0, "{region}");
     assert_eq!(screen.decide('y'), []);
     assert!(screen.region().contains("a part is not shown"), "{}", screen.region());
-    assert_eq!(screen.key(KeyCode::Char('v')), []);
+    assert_eq!(screen.decide('v'), []);
     assert!(matches!(call(&screen.decide('y')), Call::Decide { .. }));
 }
 
@@ -305,6 +312,35 @@ fn choices_are_numbered_and_the_last_one_denies() {
         let Call::Decide { decision: sent, .. } = call(&screen.decide(key)) else { panic!("no decision") };
         assert_eq!(sent, decision);
     }
+}
+
+#[test]
+fn a_card_shows_its_directory_risk_expiry_and_votes_that_were_cast_before_it_was_drawn() {
+    let mut screen = Screen::new();
+    screen.model.cwd = "/home/me/project".to_owned();
+    screen.model.history_end = 2;
+    let mut payload = question();
+    payload["details"]["risk"] = json!("medium");
+    payload["quorum"] = json!({"rule": "majority"});
+    payload["expiresAt"] = json!(screen.now + 90_000);
+    screen.event("approval_required", payload);
+    screen.event("approval_vote", json!({"approvalId": "appr_1", "decision": "approve", "by": "cli"}));
+    let region = screen.region().replace("\n▌   ", " ");
+    for text in ["in /home/me/project", "risk: medium", "expires in 1m30s", "needs a majority; 1 to approve, 0 to deny"]
+    {
+        assert!(region.contains(text), "{text}: {region}");
+    }
+}
+
+#[test]
+fn a_plan_is_a_checklist_and_its_result_is_not_repeated() {
+    let mut screen = Screen::new();
+    let steps = json!([{"step": "read", "status": "done"}, {"step": "write\u{1b}[2J", "status": "in_progress"},
+        {"step": "test", "status": "pending"}]);
+    screen.event("tool_call", json!({"callId": "c", "toolName": "update_plan", "args": {"steps": steps}}));
+    screen.event("tool_result", json!({"callId": "c", "toolName": "update_plan", "text": "the plan is shown"}));
+    assert_eq!(screen.finished(), "plan: 1 of 3 steps done\n  ✓ read\n  ▸ write\n  ☐ test\n");
+    assert!(!screen.region().contains("update plan"), "{}", screen.region());
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(crate) fn update(model: &mut Model, input: Input, now: Millis) -> Vec<Effect
         }
         Input::Resize(width, height) => {
             model.size = (width, height);
+            model.resized_at = model.now;
+            model.typed_at = 0;
             model.transcript.set_width(width);
             Vec::new()
         }
@@ -75,7 +77,9 @@ pub(crate) fn next_tick(model: &Model) -> Option<Millis> {
     let leaving = model.leaving.map(|(_, deadline)| deadline);
     let held = model.card.as_ref().and_then(|card| card.held.as_ref()).map(|held| held.due);
     let arming = arming.map(|_| now + ARMING_MILLIS / 6);
-    [animation, arming, held, expiry, calls, hint, leaving].into_iter().flatten().min()
+    let typing = model.is_typing().then(|| model.typing_end());
+    let resize = model.is_resizing().then(|| model.resize_end());
+    [animation, arming, held, expiry, calls, hint, leaving, typing, resize].into_iter().flatten().min()
 }
 
 fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
@@ -91,7 +95,7 @@ fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
 }
 
 fn tick(model: &mut Model) -> Vec<Effect> {
-    if let Some(effects) = keys::send_held_decision(model) {
+    if let Some(effects) = keys::release_held_key(model) {
         return effects;
     }
     if model.hint.as_ref().is_some_and(|(_, until)| *until <= model.now) {

@@ -44,6 +44,7 @@ pub(super) async fn follow(
             context.console.note(&hint);
             Ok(Exit::SUCCESS)
         }
+        Ok(Leave::Unwritable) => Ok(Exit::SUCCESS),
         Ok(Leave::Finished) => match report.progress() {
             Progress::Finished(exit) => Ok(exit),
             Progress::Running | Progress::Unknown => Err(CliError::OutcomeLost),
