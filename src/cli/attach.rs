@@ -1,11 +1,12 @@
 //! `push attach`: follows a session and sends typed lines to it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::sleep;
 
 use super::approval::{PendingApproval, PendingApprovals, is_already_decided, wants_full_view};
+use super::chat::start_like;
 use super::console::Console;
 use super::context::Context;
 use super::exit::{CliError, Exit};
@@ -17,7 +18,7 @@ use super::send::new_message_id;
 use super::view::{Echo, View};
 use crate::client::{Access, Client, Event, EventContent, Request, RequestError, SessionSnapshot};
 use crate::kernel::event::{EventKind, RunEvent};
-use crate::tui::{self, Leave, Options, StartPosition};
+use crate::tui::{self, Leave, Options, StartPosition, SwitchTarget};
 
 /// Follow a session and send messages to it
 #[derive(Debug, clap::Args)]
@@ -131,30 +132,48 @@ pub(super) struct SessionView {
     pub(super) first_message: Option<String>,
 }
 
-/// Shows a session in the inline view until the user leaves.
-pub(super) async fn show_session(client: Client, view: SessionView, context: &mut Context) -> Result<Exit, CliError> {
-    let SessionView { session, start, access, first_message } = view;
-    let options = Options {
-        session: session.clone(),
-        handle: sanitize_line(&ids::handle(&session)),
-        theme: context.theme(),
-        start,
-        access,
-        first_message,
-        auto_decision: None,
-    };
-    let notices = context.route_notices();
-    let hint = reattach_hint(&client, &session);
-    match tui::run(client, options, notices, &mut |_| false).await? {
-        Leave::Detached { is_running: true } | Leave::Interrupted { is_running: true } => {
-            context.console.note(&hint);
+/// Shows a session, and those that the user switches to, in the inline view until the user leaves.
+pub(super) async fn show_session(
+    mut client: Client,
+    view: SessionView,
+    context: &mut Context,
+) -> Result<Exit, CliError> {
+    let SessionView { mut session, mut start, access, mut first_message } = view;
+    let mut drafts = BTreeMap::new();
+    loop {
+        let options = Options {
+            session: session.clone(),
+            handle: sanitize_line(&ids::handle(&session)),
+            theme: context.theme(),
+            start,
+            access,
+            first_message: first_message.take(),
+            draft: drafts.remove(&session),
+            can_switch: true,
+            auto_decision: None,
+        };
+        let notices = context.route_notices();
+        let hint = reattach_hint(&client, &session);
+        match tui::run(client, options, notices, &mut |_| false).await? {
+            Leave::Switch { target, draft } => {
+                drafts.insert(session.clone(), draft);
+                client = context.client().await?;
+                start = StartPosition::NearEnd;
+                session = match target {
+                    SwitchTarget::Session(next) => next,
+                    SwitchTarget::New => start_like(&mut client, &session, context).await?,
+                };
+            }
+            Leave::Detached { is_running: true } | Leave::Interrupted { is_running: true } => {
+                context.console.note(&hint);
+                return Ok(Exit::SUCCESS);
+            }
+            Leave::Detached { is_running: false }
+            | Leave::Interrupted { is_running: false }
+            | Leave::Finished
+            | Leave::Unwritable => return Ok(Exit::SUCCESS),
         }
-        Leave::Detached { is_running: false }
-        | Leave::Interrupted { is_running: false }
-        | Leave::Finished
-        | Leave::Unwritable => {}
     }
-    Ok(Exit::SUCCESS)
 }
 
 /// Attaches; returns the session, its last seq, and when to exit without input.

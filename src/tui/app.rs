@@ -1,9 +1,11 @@
 //! The edge of the view: keys, signals, the daemon and the terminal. Everything else is pure.
 
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossterm::event::Event as TerminalEvent;
 use ratatui::text::{Line, Span};
+use tokio::sync::MutexGuard;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -11,6 +13,7 @@ use ulid::Ulid;
 
 use super::client_task::{AutoDecision, Call, Report, serve};
 use super::files;
+use super::key_reader::KEYS;
 use super::model::{Departure, Effect, Input, Millis, Model, Setup};
 use super::options::{Leave, Options, StartPosition, TuiError};
 use super::signals::{Signal, Signals};
@@ -77,7 +80,7 @@ struct App {
     writer: InlineWriter,
     terminal: TerminalGuard,
     signals: Signals,
-    keys: UnboundedReceiver<TerminalEvent>,
+    keys: MutexGuard<'static, UnboundedReceiver<TerminalEvent>>,
     calls: UnboundedSender<(u64, Call)>,
     reports: Receiver<Report>,
     task: JoinHandle<()>,
@@ -115,6 +118,7 @@ impl App {
             snapshot,
             own_run,
             read_only: options.access != Access::Full,
+            can_switch: options.can_switch,
             history_end,
             size,
             full_output: is_playbook,
@@ -122,12 +126,14 @@ impl App {
             new_id: || format!("msg_{}", Ulid::generate()),
         };
         let started = Instant::now();
+        let mut model = Model::new(setup);
+        model.composer.restore(&options.draft.unwrap_or_default());
         Ok(Self {
-            model: Model::new(setup),
+            model,
             writer: InlineWriter::default(),
             terminal,
             signals,
-            keys: read_keys(),
+            keys: KEYS.try_lock().map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?,
             calls,
             reports,
             task,
@@ -288,6 +294,7 @@ impl App {
                 Effect::Leave(Departure::Interrupted) => {
                     return Ok(Some(Leave::Interrupted { is_running: self.model.run.is_some() }));
                 }
+                Effect::Switch(target) => return Ok(Some(Leave::Switch { target, draft: String::new() })),
                 Effect::Suspend => self.suspend().await?,
                 Effect::ListFiles(directory) => {
                     let sender = self.files.0.clone();
@@ -395,10 +402,19 @@ impl App {
         Ok(())
     }
 
+    /// Takes the draft along if another session is shown next.
+    fn keep_draft(&mut self, left: Leave) -> Leave {
+        let Leave::Switch { target, .. } = left else { return left };
+        let text = format!("left the session {}; Ctrl-P lists it", self.model.handle);
+        self.model.transcript.note(Style::Faint, &text, self.model.now);
+        Leave::Switch { target, draft: self.model.composer.discard() }
+    }
+
     /// Removes the region; what was written and not sent is printed, so that it is not lost.
     async fn finish(&mut self, outcome: Result<Leave, TuiError>) -> Result<Leave, TuiError> {
         let now = self.model.now;
         self.model.transcript.close(now);
+        let outcome = outcome.map(|left| self.keep_draft(left));
         let drafts = self.model.pending.values().filter_map(|pending| pending.draft.clone());
         let mut unsent: Vec<_> = drafts.map(|text| ("sent, and not confirmed by pushd:", text)).collect();
         unsent.push(("not sent:", self.model.composer.message()));
@@ -413,26 +429,13 @@ impl App {
         let drawn = self.draw_last().await;
         let left = outcome?;
         match (left, drawn) {
-            (Leave::Finished, drawn) => drawn.map(|()| left),
+            (left @ (Leave::Finished | Leave::Switch { .. }), drawn) => drawn.map(|()| left),
             // A terminal that is gone or takes no output needs no report.
             (Leave::Interrupted { .. }, Err(_)) => Ok(Leave::Interrupted { is_running: false }),
             (Leave::Detached { .. } | Leave::Unwritable, Err(_)) => Ok(Leave::Unwritable),
-            (Leave::Detached { .. } | Leave::Interrupted { .. } | Leave::Unwritable, Ok(())) => Ok(left),
+            (left @ (Leave::Detached { .. } | Leave::Interrupted { .. } | Leave::Unwritable), Ok(())) => Ok(left),
         }
     }
-}
-
-/// Reads keys on a thread, which ends with the process.
-fn read_keys() -> UnboundedReceiver<TerminalEvent> {
-    let (sender, receiver) = unbounded_channel();
-    std::thread::spawn(move || {
-        while let Ok(event) = crossterm::event::read() {
-            if sender.send(event).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 async fn wait_until(at: Option<Instant>) {

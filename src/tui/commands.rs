@@ -27,6 +27,8 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ("Ctrl-S", "send into the active run (steer)"),
     ("Tab", "complete, or move the focus: approval, queue, message"),
     ("Up, Down", "earlier messages, in the first and last row"),
+    ("Ctrl-N", "new session in this directory"),
+    ("Ctrl-P", "list of sessions and commands"),
     ("Ctrl-O", "show all output of tools, or fold it"),
     ("Ctrl-T", "show or fold the model's reasoning"),
     ("Ctrl-_", "undo"),
@@ -85,7 +87,7 @@ pub(crate) fn execute(model: &mut Model, text: &str) -> Vec<Effect> {
 /// Prints a reply.
 pub(crate) fn print_reply(model: &mut Model, reply: &CallReply) {
     let lines: Vec<String> = match reply {
-        CallReply::Done => return,
+        CallReply::Done | CallReply::Sessions(_) => return,
         CallReply::Queue(messages) if messages.is_empty() => vec!["no message is queued".to_owned()],
         CallReply::Queue(messages) => {
             let numbered = messages.iter().enumerate();

@@ -12,6 +12,8 @@ use super::commands;
 use super::completion::{Completion, wants_files};
 use super::editor::{Editor, Movement};
 use super::model::{Departure, Effect, Focus, FollowUp, Millis, Model};
+use super::options::SwitchTarget;
+use super::palette::{Palette, PaletteAction, PaletteEntry};
 use super::view;
 use crate::display::approval::Decision;
 
@@ -29,6 +31,9 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     if let Some(effects) = global(model, key) {
         return effects;
     }
+    if model.palette.is_some() {
+        return palette(model, key);
+    }
     if model.read_only {
         return Vec::new();
     }
@@ -37,6 +42,37 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
         Focus::Queue => queue(model, key),
         Focus::Composer => composer(model, key),
     }
+}
+
+/// Handles a key while the list of sessions and commands is shown.
+fn palette(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let Some(list) = model.palette.as_mut() else { return Vec::new() };
+    let entry = match list.key(key) {
+        PaletteAction::None => return Vec::new(),
+        PaletteAction::Close => {
+            model.palette = None;
+            return Vec::new();
+        }
+        PaletteAction::Use(entry) => entry,
+    };
+    model.palette = None;
+    match entry {
+        PaletteEntry::Session(session) => switch(model, SwitchTarget::Session(session)),
+        PaletteEntry::Command(_) if model.read_only => Vec::new(),
+        PaletteEntry::Command(name) if takes_text(name) => {
+            model.composer.restore(&format!("{name} "));
+            Vec::new()
+        }
+        PaletteEntry::Command(name) => commands::execute(model, name),
+    }
+}
+
+fn switch(model: &mut Model, target: SwitchTarget) -> Vec<Effect> {
+    if !model.can_switch {
+        model.show_hint("this view shows one run; `push chat` and `push attach` show other sessions");
+        return Vec::new();
+    }
+    vec![Effect::Switch(target)]
 }
 
 /// Cancels the run, or stops a command of the user; the second time within two seconds leaves.
@@ -81,6 +117,12 @@ fn global(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
         KeyCode::Char('c') => Some(interrupt(model)),
         KeyCode::Char('d') if model.composer.is_empty() && !is_entering => {
             Some(vec![Effect::Leave(Departure::Detached)])
+        }
+        KeyCode::Char('n') if !model.read_only => Some(switch(model, SwitchTarget::New)),
+        KeyCode::Char('p') if model.palette.take().is_some() => Some(Vec::new()),
+        KeyCode::Char('p') => {
+            model.palette = Some(Palette::default());
+            Some(vec![model.call(Call::ListSessions, None)])
         }
         KeyCode::Char('z') => Some(vec![Effect::Suspend]),
         KeyCode::Char('l') => Some(vec![Effect::Redraw]),

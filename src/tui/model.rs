@@ -9,6 +9,8 @@ use super::card::Card;
 use super::client_task::{Call, CallError, CallReply};
 use super::completion::Completion;
 use super::composer::Composer;
+use super::options::SwitchTarget;
+use super::palette::Palette;
 use super::text::theme::Theme;
 use super::transcript::Transcript;
 use crate::client::{Event, Notice, SessionSnapshot};
@@ -65,6 +67,8 @@ pub(crate) enum Effect {
     Notify(String),
     /// Draw everything again.
     Redraw,
+    /// Show another session.
+    Switch(SwitchTarget),
 }
 
 /// How the user left.
@@ -146,6 +150,8 @@ pub(crate) struct Setup {
     pub(crate) own_run: Option<String>,
     /// Whether nothing can be sent.
     pub(crate) read_only: bool,
+    /// Whether another session can be shown.
+    pub(crate) can_switch: bool,
     /// Events up to this seq are history.
     pub(crate) history_end: u64,
     /// The size of the terminal.
@@ -175,6 +181,10 @@ pub(crate) struct Model {
     pub(crate) cwd: String,
     /// Whether nothing can be sent.
     pub(crate) read_only: bool,
+    /// Whether another session can be shown.
+    pub(crate) can_switch: bool,
+    /// The list of sessions and commands, while it is shown.
+    pub(crate) palette: Option<Palette>,
     /// Whether the session accepts no more messages.
     pub(crate) ended: bool,
     /// The conversation.
@@ -256,6 +266,8 @@ impl Model {
             provider,
             cwd: meta.cwd,
             read_only: setup.read_only,
+            can_switch: setup.can_switch,
+            palette: None,
             ended: setup.snapshot.ended,
             transcript: Transcript::new(setup.theme, setup.size.0, setup.full_output),
             own_run: setup.own_run,

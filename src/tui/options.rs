@@ -20,6 +20,10 @@ pub(crate) struct Options {
     pub(crate) access: Access,
     /// A message to send first.
     pub(crate) first_message: Option<String>,
+    /// What was written in this session before, and not sent.
+    pub(crate) draft: Option<String>,
+    /// Whether the view may end with [`Leave::Switch`].
+    pub(crate) can_switch: bool,
     /// Decides approvals by a policy.
     pub(crate) auto_decision: Option<AutoDecision>,
 }
@@ -35,9 +39,25 @@ pub(crate) enum StartPosition {
     Run(String),
 }
 
+/// The session to show next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SwitchTarget {
+    /// One that exists.
+    Session(String),
+    /// A new one in the same directory, with the same model.
+    New,
+}
+
 /// How the view ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Leave {
+    /// The user wants another session.
+    Switch {
+        /// The session.
+        target: SwitchTarget,
+        /// What was written and not sent.
+        draft: String,
+    },
     /// The user left.
     Detached {
         /// Whether a run is active.

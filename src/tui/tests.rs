@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use super::card::Card;
 use super::client_task::{Call, CallError, CallReply};
 use super::model::{Departure, Effect, Focus, Input, Model, Setup};
+use super::options::SwitchTarget;
 use super::text::theme::Theme;
 use super::update::{next_tick, update};
 use super::view;
 use crate::client::test_events::{event, question as test_question};
-use crate::client::{Event, Notice, SessionSnapshot};
+use crate::client::{Event, Notice, SessionItem, SessionSnapshot};
 use crate::display::approval::{Decision, PendingApproval, Scope};
 
 /// A view with a clock.
@@ -29,6 +30,7 @@ impl Screen {
             snapshot: SessionSnapshot::default(),
             own_run: None,
             read_only: false,
+            can_switch: true,
             history_end: 0,
             size: (60, 24),
             full_output: false,
@@ -341,6 +343,48 @@ fn a_plan_is_a_checklist_and_its_result_is_not_repeated() {
     screen.event("tool_result", json!({"callId": "c", "toolName": "update_plan", "text": "the plan is shown"}));
     assert_eq!(screen.finished(), "plan: 1 of 3 steps done\n  ✓ read\n  ▸ write\n  ☐ test\n");
     assert!(!screen.region().contains("update plan"), "{}", screen.region());
+}
+
+#[test]
+fn another_session_is_chosen_from_a_list_and_a_new_one_is_started() {
+    let mut screen = Screen::new();
+    screen.type_text("draft");
+    assert_eq!(screen.control('n'), [Effect::Switch(SwitchTarget::New)]);
+    assert_eq!(call(&screen.control('p')), Call::ListSessions);
+    let item = |id: &str, name: &str| {
+        serde_json::from_value::<SessionItem>(json!({"sessionId": id, "state": "running", "name": name, "cwd": "/p"}))
+    };
+    let sessions = vec![item("s", "this one").unwrap(), item("t", "other").unwrap(), item("u", "third").unwrap()];
+    assert_eq!(screen.input(Input::Reply { number: 1, reply: Ok(CallReply::Sessions(sessions)) }), []);
+    let region = screen.region();
+    assert!(region.contains("› other · running · /p") && !region.contains("this one"), "{region}");
+    screen.type_text("thi");
+    assert!(screen.region().contains("› third") && !screen.region().contains("other"), "{}", screen.region());
+    assert_eq!(screen.key(KeyCode::Enter), [Effect::Switch(SwitchTarget::Session("u".into()))]);
+    assert_eq!(screen.model.composer.message(), "draft");
+    drop(screen.control('p'));
+    screen.type_text("/status");
+    assert_eq!(call(&screen.key(KeyCode::Enter)), Call::Snapshot);
+    screen.model.can_switch = false;
+    assert_eq!(screen.control('n'), []);
+}
+
+#[test]
+fn an_approval_of_another_session_is_counted_and_notified_once() {
+    let mut screen = Screen::new();
+    drop(screen.input(Input::Focus(false)));
+    screen.event("user_message", json!({"text": "go"}));
+    let listed = json!([{"sessionId": "other", "approvalId": "a", "kind": "exec", "title": "t",
+        "summary": "s", "details": {}, "options": ["approve", "deny"], "expiresAt": 1, "callId": "c"}]);
+    let approvals = serde_json::from_value::<Vec<crate::client::ListedApproval>>(listed).unwrap();
+    for is_first in [true, false] {
+        screen.now += 2000;
+        let [Effect::Call(number, Call::ListApprovals)] = screen.input(Input::Tick)[..] else { panic!("no request") };
+        let reply = Ok(CallReply::Approvals(approvals.clone()));
+        let effects = screen.input(Input::Reply { number, reply });
+        assert_eq!(matches!(effects[..], [Effect::Notify(_)]), is_first, "{effects:?}");
+    }
+    assert!(screen.region().contains("! 1 approval in another session"), "{}", screen.region());
 }
 
 #[test]

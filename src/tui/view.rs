@@ -75,6 +75,9 @@ fn card_height(model: &Model, others: usize, below: &mut Vec<Line<'static>>) -> 
 
 /// Returns the rows between the card and the composer.
 fn rows_below_card(model: &Model) -> Vec<Line<'static>> {
+    if let Some(palette) = &model.palette {
+        return palette.rows(&model.theme);
+    }
     let mut rows = sending_rows(model);
     rows.extend(queue_rows(model));
     rows.extend(completion_rows(model));
@@ -122,6 +125,7 @@ fn sending_rows(model: &Model) -> Vec<Line<'static>> {
         | Call::ListQueue
         | Call::ListApprovals
         | Call::ListRules
+        | Call::ListSessions
         | Call::Snapshot
         | Call::Compact { .. }
         | Call::Rename { .. }
