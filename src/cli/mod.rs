@@ -76,7 +76,7 @@ use self::exit::{CliError, Exit};
 use self::host::{HostArgs, HostSupport, Target};
 use crate::client::Announcement;
 use crate::config::listener::ListenRequest;
-use crate::display::{approval, approval_view, format, sanitize, tool_results};
+use crate::display::{approval, approval_view, format, plan, sanitize, tool_results, usage};
 
 /// The options of `push daemon run`.
 #[derive(Debug)]

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use ratatui::style::Style as LineStyle;
 use ratatui::text::{Line, Span};
 
-use super::activity::elapsed;
 use super::call_log::CallLog;
 use super::painted::{self, DIFF_LINES, QuestionExtent};
 use super::text::markdown::MarkdownStream;
@@ -16,9 +15,11 @@ use super::text::theme::Theme;
 use super::text::wrap::{truncate, wrap_line};
 use crate::display::approval_view::question_diff;
 use crate::display::format::{decision_message, tool_outcome};
+use crate::display::plan::{self, PlanStep};
 use crate::display::sanitize::{Sanitizer, escape, escape_line, sanitize};
 use crate::display::style::Style;
 use crate::display::tool_results::format_result;
+use crate::display::usage::elapsed;
 use crate::kernel::event::{CallResult, Diff, GateDecision, GateQuestion, Intention, OutputStream, ToolOutcome};
 
 /// The tool name of the daemon's own request to raise a budget; it is not a call of the model.
@@ -98,6 +99,11 @@ impl Transcript {
     /// Takes the finished lines.
     pub(crate) fn take_finished(&mut self) -> Vec<Line<'static>> {
         std::mem::take(&mut self.finished)
+    }
+
+    /// Returns how many finished lines were not taken.
+    pub(crate) const fn finished_count(&self) -> usize {
+        self.finished.len()
     }
 
     /// Drops all but the last finished lines of a history that nobody has seen yet, if there are twice as many; returns
@@ -219,6 +225,9 @@ impl Transcript {
         self.close(at);
         if call.tool == RAISE_BUDGET {
             return;
+        }
+        if let Some(steps) = plan::of_call(call) {
+            return self.print_plan(&steps);
         }
         let mut log = CallLog::new(call, at);
         log.is_streamed = self.full_output || log.is_of_user;
@@ -348,6 +357,19 @@ impl Transcript {
         self.line(self.theme.attention, &format!("? {}", escape_line(&question.title)));
         let lines = painted::question(question, &self.theme, extent);
         self.lines(lines);
+    }
+
+    fn print_plan(&mut self, steps: &[PlanStep]) {
+        self.begin(Block::Entry);
+        self.line(self.theme.strong, &plan::heading(steps));
+        for step in steps {
+            let line = Line::from(Span::styled(
+                format!("  {} {}", step.status.mark(), step.text),
+                painted::style(&self.theme, step.status.style()),
+            ));
+            self.finished.extend(wrap_line(&line, self.text_width(), "    "));
+        }
+        self.heading.clear();
     }
 
     fn print_heading(&mut self, id: &str) {
