@@ -15,7 +15,7 @@ use crate::tui::writer::encode;
 
 /// A snapshot: finished lines, a rule, and the region with its cursor.
 fn compare(name: &str, screen: &mut Screen) {
-    compare_rows(name, screen, |row| plain(row));
+    compare_rows(name, screen, plain);
 }
 
 /// The same with the styles, as the parameters of their escape sequences.
