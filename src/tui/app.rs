@@ -263,6 +263,7 @@ impl App {
         match signal {
             Signal::Interrupt => Some(Input::Interrupt),
             Signal::Detach => Some(Input::Detach),
+            Signal::Suspend => Some(Input::Suspend),
             Signal::Redraw => {
                 self.request_drawing(RESIZE_PAUSE);
                 None

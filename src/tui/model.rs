@@ -48,6 +48,8 @@ pub(crate) enum Input {
     Interrupt,
     /// A signal that leaves.
     Detach,
+    /// A signal that suspends.
+    Suspend,
     /// Time has passed.
     Tick,
 }

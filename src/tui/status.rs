@@ -19,7 +19,7 @@ pub(crate) fn activity_row(model: &Model) -> Option<Line<'static>> {
     let mark = if is_moving { SPINNER.get(at).copied().unwrap_or('*') } else { '*' };
     let time = elapsed(model.now.saturating_sub(run.started_at));
     let words = run.words(model.now);
-    let hint = if model.card.is_some() { "" } else { " · Ctrl-C cancels" };
+    let hint = if model.card.is_some() || model.read_only { "" } else { " · Ctrl-C cancels" };
     Some(Line::from(vec![
         Span::styled(format!("{mark} "), model.theme.attention),
         Span::raw(words),

@@ -139,3 +139,36 @@ fn restore(output: Output) {
         }
     }
 }
+
+#[cfg(all(test, unix))]
+#[path = "../../tests/support/pty.rs"]
+mod pty;
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::process::Command;
+
+    use super::pty::Pty;
+    use super::*;
+
+    /// Set in the process that panics.
+    const PANICS: &str = "PUSH_TEST_PANICS";
+
+    #[test]
+    fn a_panic_restores_the_terminal_before_its_message_is_printed() {
+        if std::env::var_os(PANICS).is_some() {
+            let guard = TerminalGuard::enter().unwrap();
+            guard.write("drawn").unwrap();
+            panic!("a defect");
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = std::thread::current().name().unwrap().to_owned();
+        command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env(PANICS, "1");
+        let mut program = Pty::start(command, (80, 24));
+        program.wait_for(&format!("{ENTER}drawn"));
+        program.wait_for(LEAVE);
+        program.wait_for("a defect");
+        program.wait_for_end();
+        assert_eq!(program.modes(), program.initial_modes);
+    }
+}

@@ -1,5 +1,7 @@
 //! Tests of the state and its rows: inputs in, effects and rows out.
 
+mod snapshots;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 

@@ -43,6 +43,8 @@ pub(crate) struct Transcript {
     pub(crate) shows_thinking: bool,
     finished: Vec<Line<'static>>,
     open: Option<OpenText>,
+    /// Lines about this client, which wait for the end of the open text.
+    asides: Vec<(Style, String)>,
     /// The running calls, in the order of their ids.
     pub(crate) calls: BTreeMap<String, CallLog>,
     /// The call whose output was written last.
@@ -82,6 +84,7 @@ impl Transcript {
             shows_thinking: false,
             finished: Vec::new(),
             open: None,
+            asides: Vec::new(),
             calls: BTreeMap::new(),
             heading: String::new(),
             last_call: None,
@@ -189,6 +192,10 @@ impl Transcript {
             }
             None => {}
         }
+        for (style, text) in std::mem::take(&mut self.asides) {
+            self.begin(Block::Entry);
+            self.line(painted::style(&self.theme, style), &text);
+        }
     }
 
     /// Adds a message of the user.
@@ -212,6 +219,14 @@ impl Transcript {
         self.close(at);
         self.begin(Block::Entry);
         self.line(painted::style(&self.theme, style), text);
+    }
+
+    /// Adds a line about this client. It does not divide an open text, which all clients show alike.
+    pub(crate) fn aside(&mut self, style: Style, text: &str, at: u64) {
+        self.asides.push((style, text.to_owned()));
+        if self.open.is_none() {
+            self.close(at);
+        }
     }
 
     /// Adds lines as they are.

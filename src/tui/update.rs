@@ -48,6 +48,7 @@ pub(crate) fn update(model: &mut Model, input: Input, now: Millis) -> Vec<Effect
         }
         Input::Interrupt => keys::interrupt(model),
         Input::Detach => vec![Effect::Leave(Departure::Detached)],
+        Input::Suspend => vec![Effect::Suspend],
         Input::Tick => tick(model),
     };
     let is_gone = match model.focus {
@@ -237,14 +238,14 @@ fn connection(model: &mut Model, notice: &Notice) {
             let daemon = sanitize_line(daemon);
             let text =
                 format!("pushd is version {daemon}, this is {client}; `push daemon restart` starts version {client}");
-            model.transcript.note(Style::Attention, &text, now);
+            model.transcript.aside(Style::Attention, &text, now);
         }
         Notice::ConnectionLost => model.connection = Connection::Reconnecting,
         Notice::DaemonStopped => model.connection = Connection::Stopped,
         Notice::Reconnected => {
             model.connection = Connection::Connected;
             let text = format!("reconnected to pushd; continuing after event {}", model.last_seq);
-            model.transcript.note(Style::Faint, &text, now);
+            model.transcript.aside(Style::Faint, &text, now);
         }
     }
 }
