@@ -102,7 +102,7 @@ fn lane_request(respond: ReplyGuard) -> Box<LaneRequest> {
         reply_guard: respond,
         outbox,
         environment: None,
-        record: None,
+        part: None,
     })
 }
 

@@ -342,7 +342,7 @@ fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
         reply_guard: respond,
         outbox,
         environment: None,
-        record: None,
+        part: None,
     })
 }
 
