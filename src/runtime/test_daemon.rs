@@ -130,7 +130,7 @@ impl Provider for ScriptedProvider {
 
 /// A daemon without its process.
 pub(super) struct TestDaemon {
-    root: Arc<TempDir>,
+    pub(super) root: Arc<TempDir>,
     address: Address,
     pub(super) server: Arc<Server>,
     pub(super) provider: Arc<ScriptedProvider>,
@@ -175,6 +175,14 @@ impl TestDaemon {
         let syncs = Arc::clone(&disk);
         let open = |directory: &Path| Journal::open_with_sync(directory, options(), move || syncs.sync()).unwrap();
         (Self::start_in(root, limits, Clock::start(), open), disk)
+    }
+
+    /// Starts a daemon that syncs only what something waits for.
+    pub(super) fn without_background_syncs() -> Self {
+        let root = Arc::new(TempDir::new().unwrap());
+        let options = Options { sync_within: Duration::from_secs(3_600), ..options() };
+        let open = |directory: &Path| Journal::open(directory, options).unwrap();
+        Self::start_in(root, Limits::default(), Clock::start(), open)
     }
 
     fn start_in(root: Arc<TempDir>, limits: Limits, clock: Clock, open: impl FnOnce(&Path) -> Journal) -> Self {
@@ -402,6 +410,6 @@ pub(super) fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneReq
         reply_guard: respond,
         outbox,
         environment: None,
-        record: None,
+        part: None,
     })
 }

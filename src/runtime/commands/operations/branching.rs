@@ -18,6 +18,7 @@ use crate::runtime::commands::session_view::SessionView;
 use crate::runtime::commands::session_views::ViewLease;
 use crate::runtime::forks;
 use crate::runtime::generate;
+use crate::runtime::lane::ChangePosition;
 use crate::runtime::server::stopping_error;
 use crate::runtime::session_files::index::FileRecord;
 use crate::runtime::workspace::{self, SessionWorkspaceError};
@@ -89,7 +90,7 @@ impl Execution {
             return Err(OperationError::message(stopping_error().message));
         }
         let prepare = Command::PrepareFork { at: Some(start.at) };
-        let Answer::ForkPrepared(point) = self.request_unversioned(parent, prepare).await?.answer else {
+        let Answer::ForkPrepared(point) = self.step(parent, prepare).await?.answer else {
             return Err(OperationError::Internal);
         };
         let failed = |body: ErrorBody| OperationError::message(body.message);
@@ -125,7 +126,7 @@ impl Execution {
 
     /// Opens a child session, whose view follows all its events.
     async fn open_child(&self, view: &Arc<SessionView>, open: Command) -> Result<()> {
-        self.service.request(view, open, None, &self.peer).await?;
+        self.request_part(view, open, None, ChangePosition::Last).await?;
         self.service.attach_view(view, &self.peer).await
     }
 
@@ -171,8 +172,9 @@ impl Execution {
         };
         let written = self.run_blocking(&workspace, write).await?;
         written.map_err(|error| OperationError::message(format!("the page cannot be written: {error}")))?;
-        let version = self.bump_version(&view).await?;
-        Ok(OperationReply::at(OperationResult::Exported(target.to_string_lossy().into_owned()), version))
+        let result = OperationResult::Exported(target.to_string_lossy().into_owned());
+        let version = self.bump_version(&view, &result).await?;
+        Ok(OperationReply::at(result, version))
     }
 
     /// Writes the conversation to the current file before another is chosen, and returns the snapshot.
@@ -194,7 +196,7 @@ impl Execution {
         let (snapshot, _) = self.service.describe(view, version, &self.peer).await?;
         file_sync::choose_after_branch(&self.service, file, snapshot.last_seq).await?;
         let branch = Branch { until: Seq::ZERO, from: snapshot.last_seq.next() };
-        let left = self.service.request(view, Command::Branch(branch), version, &self.peer).await;
+        let left = self.request_part(view, Command::Branch(branch), version, ChangePosition::Step).await;
         // If it cannot be written now, it is resolved from the journal at the next synchronization.
         if let Err(error) = file_sync::resolve_branch(&self.service, view.session(), left.is_ok()).await {
             warn!(session = %view.session(), %error, "the file assignment of a session is resolved later");
