@@ -157,8 +157,10 @@ mod tests {
     #[test]
     fn a_panic_restores_the_terminal_before_its_message_is_printed() {
         if std::env::var_os(PANICS).is_some() {
-            let guard = TerminalGuard::enter().unwrap();
-            guard.write("drawn").unwrap();
+            let mut guard = TerminalGuard::enter().unwrap();
+            guard.write("drawn".to_owned());
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(guard.drain(Duration::from_secs(30))).unwrap();
             panic!("a defect");
         }
         let mut command = Command::new(std::env::current_exe().unwrap());

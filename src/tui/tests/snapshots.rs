@@ -62,6 +62,7 @@ fn screen(theme: Theme, size: (u16, u16), read_only: bool) -> Screen {
         snapshot,
         own_run: None,
         read_only,
+        can_switch: true,
         history_end: 0,
         size,
         full_output: false,

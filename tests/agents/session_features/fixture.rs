@@ -291,7 +291,7 @@ impl TestClient {
             reply_guard: respond,
             outbox,
             environment,
-            record: None,
+            part: None,
         };
         assert!(self.lane.send_request(Box::new(request)).is_ok(), "the lane has ended");
         reply
