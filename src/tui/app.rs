@@ -17,7 +17,7 @@ use super::key_reader::KEYS;
 use super::model::{Departure, Effect, Input, Millis, Model, Setup};
 use super::options::{Leave, Options, StartPosition, TuiError};
 use super::signals::{Signal, Signals};
-use super::terminal::TerminalGuard;
+use super::terminal::{TerminalGuard, notification};
 use super::text::wrap::truncate;
 use super::update::{next_tick, update};
 use super::view;
@@ -443,16 +443,6 @@ async fn wait_until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Returns the escape sequence of a notification. The text has no control characters.
-fn notification(text: &str) -> String {
-    let name = std::env::var("TERM").unwrap_or_default();
-    if name.starts_with("rxvt") || name.starts_with("foot") {
-        format!("\x1b]777;notify;push;{text}\x1b\\")
-    } else {
-        format!("\x1b]9;{text}\x1b\\")
     }
 }
 

@@ -140,6 +140,16 @@ fn restore(output: Output) {
     }
 }
 
+/// Returns the escape sequence of a notification. The text has no control characters.
+pub(crate) fn notification(text: &str) -> String {
+    let name = std::env::var("TERM").unwrap_or_default();
+    if name.starts_with("rxvt") || name.starts_with("foot") {
+        format!("\x1b]777;notify;push;{text}\x1b\\")
+    } else {
+        format!("\x1b]9;{text}\x1b\\")
+    }
+}
+
 #[cfg(all(test, unix))]
 #[path = "../../tests/support/pty.rs"]
 mod pty;

@@ -10,7 +10,7 @@ use crate::support::pty::Pty;
 use crate::{Terminal, support};
 
 /// What is written when the view ends: the modes, the style and the cursor.
-const LEAVE: &str = "\x1b[?2026l\x1b[0m\x1b[?1004l\x1b[?2004l\x1b[?25h";
+const LEAVE: &str = "\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[?25h";
 
 #[test]
 fn a_signal_that_ends_the_view_restores_the_terminal() {

@@ -90,16 +90,7 @@ pub(crate) fn is_written_later(kind: &str) -> bool {
 
 /// Whether the outcome of a kind of command is stored together with its change of the session, or neither is.
 pub(crate) fn is_stored_with_change(kind: &str) -> bool {
-    matches!(
-        kind,
-        "prompt"
-            | "steer"
-            | "follow_up"
-            | "set_session_name"
-            | "set_thinking_level"
-            | "set_auto_compaction"
-            | "set_auto_retry"
-    )
+    !is_written_later(kind)
 }
 
 /// Whether a kind of command overtakes others in its lane.
