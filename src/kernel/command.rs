@@ -39,6 +39,11 @@ impl Caller {
     pub const fn owner(id: ConnectionId, source: String) -> Self {
         Self { id, source, participant: None, rights: Rights::ALL, admission: None }
     }
+
+    /// Returns whether it is the owner of the daemon. A participant is not, even at a connection of the owner.
+    pub const fn is_owner(&self) -> bool {
+        self.participant.is_none() && self.rights.contains(Right::Own)
+    }
 }
 
 /// A request to a session.

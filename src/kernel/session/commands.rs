@@ -239,7 +239,7 @@ impl Session {
 }
 
 fn into_message(mut prompt: Prompt, caller: &Caller) -> Message {
-    if !caller.rights.contains(Right::Own) {
+    if !caller.is_owner() {
         prompt.rules.push(gate::CONFINED.to_owned());
     }
     Message {

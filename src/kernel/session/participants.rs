@@ -160,7 +160,7 @@ impl Session {
     /// A connection that audits the session already is not recorded again.
     pub(super) fn audit(&mut self, caller: &Caller, seen: Seq, now: Now, fx: &mut Effects) -> Reply {
         // The connection may be attached with fewer rights than its owner has.
-        if caller.participant.is_some() || !caller.rights.contains(Right::Own) {
+        if !caller.is_owner() {
             return Err(Refusal::NotPermitted);
         }
         let is_recorded = self.roster.get(caller.id).is_some_and(|attached| attached.audits);

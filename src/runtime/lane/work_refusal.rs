@@ -2,7 +2,7 @@
 
 use super::Lane;
 use super::run_tasks::provider_name;
-use crate::kernel::command::{Caller, Command, Right};
+use crate::kernel::command::{Caller, Command};
 use crate::kernel::refusal::Refusal;
 use crate::provider::playbook;
 
@@ -21,6 +21,6 @@ impl Lane {
         let runs_as_owner =
             provider_name(state) == playbook::NAME && state.run.as_ref().is_some_and(|run| !run.is_confined());
         let adds_steps = matches!(command, Command::Steer(_)) && runs_as_owner;
-        (adds_steps && !caller.rights.contains(Right::Own)).then_some(Refusal::NotPermitted)
+        (adds_steps && !caller.is_owner()).then_some(Refusal::NotPermitted)
     }
 }

@@ -118,6 +118,27 @@ fn participants_of_a_third_protocol_post_and_vote_together_with_push_and_pi() {
 }
 
 #[test]
+fn steps_of_a_participant_at_a_connection_of_the_owner_do_not_run_unasked() {
+    let daemon = WordDaemon::start(Limits::default());
+    let mut push = Client::connect(&daemon.socket);
+    let session = push.start(daemon.home.path());
+    push.attach(&session, 0);
+    let mut ann = SwitchedClient::words(&daemon.socket);
+    for request in [format!("join {session} driver ann"), format!("prompt {session} $ touch unasked")] {
+        let kind = request.split(' ').next().unwrap();
+        ann.send(&request);
+        assert_eq!(ann.until(|line| line.starts_with(kind)).pop().unwrap(), format!("{kind} ok"));
+    }
+    let confined = push.events_until("user_message").pop().unwrap();
+    assert_eq!(confined["payload"]["rules"], json!(["confined"]), "{confined}");
+    ann.send(&format!("cancel {session}"));
+    push.events_until("run_complete");
+    assert!(!daemon.home.path().join("unasked").exists());
+    drop(ann);
+    daemon.stop();
+}
+
+#[test]
 fn a_third_protocol_is_served_at_its_path_and_a_bad_frame_is_answered() {
     let daemon = WordDaemon::start(Limits::default());
     let mut push = Client::connect(&daemon.socket);
