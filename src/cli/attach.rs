@@ -7,7 +7,6 @@ use tokio::time::sleep;
 
 use super::approval::{PendingApproval, PendingApprovals, is_already_decided, wants_full_view};
 use super::chat::start_like;
-use super::console::Console;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
@@ -275,8 +274,7 @@ impl AttachedSession {
             && context.console.input_is_terminal
             && let Some(pending) = self.approvals.oldest()
         {
-            note_status(pending, &mut context.console);
-            context.console.prompt(&pending.prompt());
+            context.console.prompt(&(status_line(pending) + &pending.prompt()));
         }
         Ok(())
     }
@@ -400,13 +398,11 @@ impl AttachedSession {
     }
 }
 
-/// Prints when an approval expires, and its votes if it needs several.
-pub(super) fn note_status(pending: &PendingApproval, console: &mut Console) {
+/// Returns the line that says when an approval expires, and its votes if it needs several; empty if neither applies.
+pub(super) fn status_line(pending: &PendingApproval) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let status = pending.status(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-    if !status.is_empty() {
-        console.note(&format!("the approval {}", status.join("; ")));
-    }
+    if status.is_empty() { String::new() } else { format!("the approval {}\n", status.join("; ")) }
 }
 
 /// Returns the id of the user's message that an event reports.
