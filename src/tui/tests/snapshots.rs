@@ -172,12 +172,12 @@ fn the_states_of_a_card() {
     drop(screen.input(Input::Tick));
     compare("card-with-another-behind-it", &mut screen);
     let mut screen = open();
-    drop(screen.key(KeyCode::Char('n')));
+    drop(screen.decide('n'));
     compare("card-reason-empty", &mut screen);
     screen.type_text("use make check");
     compare("card-reason", &mut screen);
     let mut screen = open();
-    drop(screen.key(KeyCode::Char('w')));
+    drop(screen.decide('w'));
     compare("card-rule", &mut screen);
     let mut screen = open();
     drop(screen.decide('y'));
