@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{OpenptyResult, Winsize, openpty};
@@ -109,10 +110,16 @@ impl Pty {
 
     /// Reads once; returns false if nothing arrives until a moment.
     fn read(&mut self, until: Instant) -> bool {
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(left).expect("a short time");
         let mut ready = [PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut ready, timeout).expect("a terminal") == 0 {
+        let count = loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // A signal of this process interrupts the wait, for example the end of a program of another test.
+            match poll(&mut ready, PollTimeout::try_from(left).expect("a short time")) {
+                Err(Errno::EINTR) => {}
+                result => break result.expect("a terminal"),
+            }
+        };
+        if count == 0 {
             return false;
         }
         let mut buffer = [0; 64 * 1024];
