@@ -70,6 +70,9 @@ pub(crate) enum CliError {
     /// The terminal cannot be used.
     #[error("cannot use the terminal; --plain needs no cursor movement")]
     Terminal(#[source] io::Error),
+    /// The task that owns the connection has ended without a report.
+    #[error("{0}")]
+    View(TuiError),
     /// A file or directory cannot be used.
     #[error("cannot {action} {what}")]
     File {
@@ -163,6 +166,7 @@ impl From<TuiError> for CliError {
         match error {
             TuiError::Request(error) => Self::Request(error),
             TuiError::Terminal(error) => Self::Terminal(error),
+            TuiError::ConnectionTask => Self::View(error),
         }
     }
 }
@@ -204,6 +208,7 @@ impl CliError {
             | Self::Name(_)
             | Self::Output(_)
             | Self::Terminal(_)
+            | Self::View(_)
             | Self::File { .. }
             | Self::Config(_)
             | Self::Backup(_)

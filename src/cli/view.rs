@@ -124,7 +124,7 @@ impl View {
             EventContent::Deleted => String::new(),
             EventContent::Unreadable { name } => {
                 let name = sanitize_line(name);
-                self.line(Style::Attention, &format!("warning: this version of push cannot read a {name} event"))
+                self.line(Style::Attention, &format!("warning: this version of push cannot read the event \"{name}\""))
             }
         }
     }

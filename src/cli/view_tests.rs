@@ -193,7 +193,7 @@ fn provider_status_is_shown_and_other_status_is_not() {
 #[test]
 fn an_unknown_event_shows_nothing_and_an_unreadable_one_a_warning() {
     assert_eq!(show(&[("of_tomorrow", json!({"text": "x"}))]), "");
-    assert_eq!(show(&[("usage", json!(7))]), "warning: this version of push cannot read a usage event\n");
+    assert_eq!(show(&[("usage", json!(7))]), "warning: this version of push cannot read the event \"usage\"\n");
 }
 
 #[test]

@@ -20,17 +20,22 @@ pub(crate) struct DisplayLimits {
     message: usize,
     /// Files of a commit.
     files: usize,
+    /// Whether the options of a form are listed.
+    has_options: bool,
 }
 
 impl DisplayLimits {
     /// As much as fits on a screen.
-    pub(crate) const DEFAULT: Self = Self { diff: 60, message: 20, files: 12 };
+    pub(crate) const DEFAULT: Self = Self { diff: 60, message: 20, files: 12, has_options: true };
     /// As much as fits on a screen, without the diff.
     pub(crate) const WITHOUT_DIFF: Self = Self { diff: 0, ..Self::DEFAULT };
+    /// The same without the options of a form, which a card lists itself.
+    pub(crate) const CARD: Self = Self { has_options: false, ..Self::WITHOUT_DIFF };
     /// Everything but the diff.
     pub(crate) const UNLIMITED_WITHOUT_DIFF: Self = Self { diff: 0, ..Self::UNLIMITED };
     /// Everything.
-    pub(crate) const UNLIMITED: Self = Self { diff: usize::MAX, message: usize::MAX, files: usize::MAX };
+    pub(crate) const UNLIMITED: Self =
+        Self { diff: usize::MAX, message: usize::MAX, files: usize::MAX, has_options: true };
 }
 
 /// Renders an approval. `called` is the tool invocation that was printed just before and is not repeated.
@@ -52,7 +57,9 @@ pub(crate) fn render(question: &GateQuestion, invocation: &str, palette: Palette
             }
         }
     };
-    for shown in Form::of(question).map(|form| form.lines()).unwrap_or_default() {
+    let form = Form::of(question).unwrap_or_default();
+    let listed_elsewhere = if extent.has_options { 0 } else { form.options().len() };
+    for shown in form.lines().into_iter().skip(listed_elsewhere) {
         text += &quote(&escape(&shown), extent.message);
     }
     let cwd = field(details, "cwd");

@@ -182,7 +182,8 @@ impl App {
                         Some(leave) => return Ok(leave),
                         None => None,
                     },
-                    None => return Ok(self.detached()),
+                    // It reports why it ends, unless it panics.
+                    None => return Err(TuiError::ConnectionTask),
                 },
                 Some(files) = self.files.1.recv() => Some(Input::Files(files)),
                 () = wait_until(draw_at), if !is_busy => None,

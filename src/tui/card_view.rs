@@ -35,7 +35,7 @@ pub(crate) fn draw(model: &Model, card: &Card, height: usize) -> CardRows {
     let theme = &model.theme;
     let width = model.size.0.saturating_sub(4).max(8);
     let mut head = wrap(&Line::from(Span::styled(title(model, card), theme.attention)), width);
-    let mut details = painted::question(&card.pending.question, theme, QuestionExtent::Screen);
+    let mut details = painted::question(&card.pending.question, theme, QuestionExtent::Card);
     let context = context_lines(&card.pending.question, &model.cwd);
     details.extend(context.into_iter().map(|line| Line::from(Span::styled(format!("  {line}"), theme.faint))));
     let (foot, cursor) = foot(model, card, width);

@@ -83,4 +83,7 @@ pub(crate) enum TuiError {
     /// The terminal cannot be used.
     #[error("cannot use the terminal")]
     Terminal(#[from] io::Error),
+    /// The task that owns the connection has ended without a report.
+    #[error("the connection to pushd has failed because of a defect in push")]
+    ConnectionTask,
 }

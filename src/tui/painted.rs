@@ -49,6 +49,7 @@ pub(crate) fn lines(text: &str, theme: &Theme) -> Vec<Line<'static>> {
 /// Returns what an approval asks for, with its diff.
 pub(crate) fn question(question: &GateQuestion, theme: &Theme, extent: QuestionExtent) -> Vec<Line<'static>> {
     let (limits, longest) = match extent {
+        QuestionExtent::Card => (DisplayLimits::CARD, Some(DIFF_LINES)),
         QuestionExtent::Screen => (DisplayLimits::WITHOUT_DIFF, Some(DIFF_LINES)),
         QuestionExtent::Whole => (DisplayLimits::UNLIMITED_WITHOUT_DIFF, None),
     };
@@ -68,6 +69,8 @@ pub(crate) fn question(question: &GateQuestion, theme: &Theme, extent: QuestionE
 /// How much of an approval is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuestionExtent {
+    /// As much as fits on a screen, without the options that the card lists.
+    Card,
     /// As much as fits on a screen.
     Screen,
     /// Everything.

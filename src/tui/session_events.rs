@@ -25,7 +25,7 @@ pub(crate) fn apply(model: &mut Model, event: &Event) -> Vec<Effect> {
         EventContent::Snapshot(snapshot) => draw_snapshot(model, snapshot, event.at),
         EventContent::Deleted => {}
         EventContent::Unreadable { name } => {
-            let text = format!("warning: this version of push cannot read a {} event", sanitize_line(name));
+            let text = format!("warning: this version of push cannot read the event \"{}\"", sanitize_line(name));
             model.transcript.note(Style::Attention, &text, event.at);
         }
     }

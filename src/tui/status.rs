@@ -8,6 +8,8 @@ use crate::display::sanitize::sanitize_line;
 use crate::display::usage::elapsed;
 
 const SPINNER: [char; 8] = ['⣾', '⣽', '⣻', '⢿', '⡿', '⣟', '⣯', '⣷'];
+/// The last part of the status row.
+const KEYS_HINT: &str = " · ? keys";
 /// How long a picture of the spinner is shown.
 const SPINNER_MILLIS: u64 = 125;
 
@@ -62,9 +64,12 @@ pub(crate) fn status_row(model: &Model) -> Line<'static> {
     if !model.usage.is_empty() {
         parts.push(model.usage.words());
     }
-    parts.push("? keys".to_owned());
     spans.extend(parts.into_iter().map(|part| Span::styled(part, model.theme.faint)));
-    join(spans, usize::from(model.size.0.saturating_sub(1)), model)
+    let width = usize::from(model.size.0.saturating_sub(1));
+    // How to learn the keys is said in every width; other parts are left out for it.
+    let mut line = join(spans, width.saturating_sub(display_width(KEYS_HINT)), model);
+    line.spans.push(Span::styled(KEYS_HINT, model.theme.faint));
+    line
 }
 
 /// Joins as many parts as fit.
