@@ -156,6 +156,8 @@ const fn intent_right(intent: &Intent) -> Right {
         | Intent::ListSessions(_)
         | Intent::ListApprovals { .. }
         | Intent::ListProviders
+        | Intent::Search(_)
+        | Intent::Stats(_)
         | Intent::Metrics { .. }
         | Intent::SwitchProtocol(_)
         | Intent::Command(_) => Right::Read,

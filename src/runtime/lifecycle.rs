@@ -16,6 +16,7 @@ use super::connection;
 use super::environments::Environments;
 use super::grants::GrantStore;
 use super::hub::Hub;
+use super::index::{self, SearchIndex};
 use super::login::LoginEnvironment;
 use super::maintenance;
 use super::model_config::ModelConfig;
@@ -137,6 +138,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         tools: config.tools,
         files,
         grants: Arc::new(GrantStore::new(&config.paths.state)),
+        index: SearchIndex::new(&config.paths.state),
         session_files: SessionFiles::new(&session_files::home(), &config.paths.state),
         environments: Environments::default(),
         login: LoginEnvironment::new(&config.paths.home),
@@ -175,6 +177,7 @@ fn start_background_tasks(hub: &Arc<Hub>) {
     let recovering = Arc::clone(hub);
     tokio::spawn(async move { maintenance::recover(&recovering).await });
     tokio::spawn(retention::run(Arc::clone(hub)));
+    tokio::spawn(index::run(Arc::clone(hub.services())));
     let local = hub.services().sandboxes.local().clone();
     tokio::task::spawn_blocking(move || local.remove_leftovers());
 }

@@ -53,6 +53,8 @@ impl RequestClass {
             | Intent::ListSessions(_)
             | Intent::ListApprovals { .. }
             | Intent::ListGrants
+            | Intent::Search(_)
+            | Intent::Stats(_)
             | Intent::ListProviders
             | Intent::Metrics { .. }
             | Intent::CheckJournal { .. } => Self::Query,
@@ -206,6 +208,8 @@ const fn session_of(intent: &Intent) -> Option<&SessionId> {
         | Intent::ListApprovals { .. }
         | Intent::ListGrants
         | Intent::RevokeGrant { .. }
+        | Intent::Search(_)
+        | Intent::Stats(_)
         | Intent::ListProviders
         | Intent::Reload => None,
     }
@@ -288,6 +292,8 @@ impl RequestHandler {
             | Intent::ListApprovals { .. }
             | Intent::ListGrants
             | Intent::RevokeGrant { .. }
+            | Intent::Search(_)
+            | Intent::Stats(_)
             | Intent::ListProviders
             | Intent::Metrics { sandbox: true } => false,
         }

@@ -10,6 +10,7 @@ use super::clock::Clock;
 use super::confinement::Sandboxes;
 use super::environments::Environments;
 use super::grants::GrantStore;
+use super::index::SearchIndex;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig;
 use super::session_files::SessionFiles;
@@ -39,6 +40,8 @@ pub struct Services {
     pub files: FileTasks,
     /// The rules that users granted permanently, by repository.
     pub grants: Arc<GrantStore>,
+    /// The index for searches and statistics.
+    pub index: SearchIndex,
     /// The Pi session files of the user.
     pub session_files: SessionFiles,
     /// The environments of sessions, deduplicated.

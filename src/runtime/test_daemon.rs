@@ -20,6 +20,7 @@ use super::connection;
 use super::environments::Environments;
 use super::grants::GrantStore;
 use super::hub::Hub;
+use super::index::SearchIndex;
 use super::lifecycle::lost_line;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig as ModelHouse;
@@ -191,6 +192,7 @@ impl TestDaemon {
             tools: ToolSet::builtin(),
             files,
             grants: Arc::new(GrantStore::new(root.path())),
+            index: SearchIndex::new(root.path()),
             session_files: SessionFiles::new(root.path(), root.path()),
             environments: Environments::default(),
             login: LoginEnvironment::new(&std::env::temp_dir()),

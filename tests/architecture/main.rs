@@ -46,6 +46,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("discovery", &["sandbox::workspace"]),
     ("agent", &["config::settings", "kernel", "provider", "sandbox", "tools"]),
     ("observe", &["invisible_chars", "redact"]),
+    // The index is derived from the journal's events, and its file is as private as the journal.
+    ("search", &["kernel", "private_file"]),
     (
         "runtime",
         &[
@@ -62,6 +64,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "record",
             "redact",
             "sandbox",
+            "search",
             "token",
             "tools",
             "transport",
@@ -106,6 +109,8 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
             "generate",
             "grants",
             "identity",
+            "index",
+            "local_day",
             "login",
             "model_config",
             "os",
@@ -131,6 +136,7 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
             "queries",
             "request_order",
             "requests",
+            "searches",
             "session_commands",
             "subscriptions",
             "web",

@@ -10,4 +10,5 @@ mod maintenance;
 mod messages;
 mod reports;
 mod run;
+mod search;
 mod sessions;
