@@ -182,11 +182,13 @@ pub enum BudgetResource {
     Turns,
     /// Tokens, input and output.
     Tokens,
+    /// The cost of all runs of a day, in millionths of a US dollar.
+    DailyCost,
 }
 
 impl BudgetResource {
     /// All resources.
-    pub const ALL: [Self; 3] = [Self::Cost, Self::Turns, Self::Tokens];
+    pub const ALL: [Self; 4] = [Self::Cost, Self::Turns, Self::Tokens, Self::DailyCost];
 
     /// Returns its name.
     pub const fn name(self) -> &'static str {
@@ -194,6 +196,7 @@ impl BudgetResource {
             Self::Cost => "cost",
             Self::Turns => "turns",
             Self::Tokens => "tokens",
+            Self::DailyCost => "dailyCost",
         }
     }
 }

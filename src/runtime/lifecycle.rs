@@ -13,6 +13,7 @@ use tracing::{debug, error, info, warn};
 use super::clock::Clock;
 use super::confinement::Sandboxes;
 use super::connection;
+use super::daily_spend::DailySpend;
 use super::environments::Environments;
 use super::grants::GrantStore;
 use super::hub::Hub;
@@ -20,6 +21,7 @@ use super::index::{self, SearchIndex};
 use super::login::LoginEnvironment;
 use super::maintenance;
 use super::model_config::ModelConfig;
+use super::notify::{self, NoticeQueue};
 use super::os;
 use super::process::Signal;
 use super::protocols::{ProtocolRegistry, Protocols};
@@ -129,9 +131,11 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     let local = LocalSandbox::this_program().map_err(io_error("find", Path::new("this program")))?;
     let local = local.with_orphan_adoption().with_descriptor_limit(descriptors.map(|descriptors| descriptors.initial));
     let files = FileTasks::new(FILE_SLOTS, FILE_DEADLINE);
+    let clock = Clock::start();
     let services = Arc::new(Services {
         limits: config.limits,
-        clock: Clock::start(),
+        clock,
+        daily_spend: DailySpend::new(clock.now()),
         journal: journal.clone(),
         providers: providers(),
         model_config: ModelConfig::new(&config.paths, config.dialects, model_limits(&config.limits), files.clone()),
@@ -147,6 +151,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         closing: Latch::new(),
         disconnecting: Latch::new(),
         phase_changed: Notify::new(),
+        notices: NoticeQueue::default(),
         run_ends: RunEndChannel::new(),
         deleted: broadcast::Sender::new(BROADCAST_CAPACITY),
         session_changes: broadcast::Sender::new(BROADCAST_CAPACITY),
@@ -177,6 +182,7 @@ fn start_background_tasks(hub: &Arc<Hub>) {
     let recovering = Arc::clone(hub);
     tokio::spawn(async move { maintenance::recover(&recovering).await });
     tokio::spawn(retention::run(Arc::clone(hub)));
+    tokio::spawn(notify::run(Arc::clone(hub.services())));
     tokio::spawn(index::run(Arc::clone(hub.services())));
     let local = hub.services().sandboxes.local().clone();
     tokio::task::spawn_blocking(move || local.remove_leftovers());

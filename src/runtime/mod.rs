@@ -21,6 +21,7 @@ mod commands;
 pub mod confinement;
 mod connection;
 mod connection_writer;
+pub mod daily_spend;
 mod environments;
 mod feed;
 mod fingerprints;
@@ -36,6 +37,7 @@ mod local_day;
 pub mod login;
 mod maintenance;
 pub mod model_config;
+pub mod notify;
 pub mod outbox;
 #[cfg(test)]
 mod panic_tests;

@@ -50,7 +50,7 @@ pub(super) async fn search(
         let Some(known) = sessions.get(&candidate.session) else { continue };
         hits.extend(verify(server, &query, known, &candidate).await);
     }
-    hits.sort_by(|one, other| other.at.cmp(&one.at));
+    hits.sort_by_key(|hit| std::cmp::Reverse(hit.at));
     hits.truncate(limit);
     Ok(Reply::SearchResults(SearchResults { hits, coverage: coverage(services.index.progress()) }))
 }

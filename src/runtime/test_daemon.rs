@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::clock::Clock;
 use super::confinement::Sandboxes;
 use super::connection;
+use super::daily_spend::DailySpend;
 use super::environments::Environments;
 use super::grants::GrantStore;
 use super::hub::Hub;
@@ -24,6 +25,7 @@ use super::index::SearchIndex;
 use super::lifecycle::lost_line;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig as ModelHouse;
+use super::notify::NoticeQueue;
 use super::protocols::{self, ProtocolRegistry};
 use super::server::Server;
 use super::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
@@ -187,6 +189,7 @@ impl TestDaemon {
         let services = Arc::new(Services {
             limits,
             clock,
+            daily_spend: DailySpend::new(clock.now()),
             journal: open(root.path()),
             model_config: ModelHouse::new(&paths, BUILT_IN, ModelLimits::default(), files.clone()),
             tools: ToolSet::builtin(),
@@ -202,6 +205,7 @@ impl TestDaemon {
             closing: Latch::new(),
             disconnecting: Latch::new(),
             phase_changed: Notify::new(),
+            notices: NoticeQueue::default(),
             run_ends: RunEndChannel::new(),
             deleted: tokio::sync::broadcast::Sender::new(BROADCAST_CAPACITY),
             session_changes: tokio::sync::broadcast::Sender::new(BROADCAST_CAPACITY),

@@ -55,6 +55,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "bounded_io",
             "config",
             "discovery",
+            "invisible_chars",
             "journal",
             "kernel",
             "observe",
@@ -104,6 +105,7 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
         &[
             "clock",
             "confinement",
+            "daily_spend",
             "environments",
             "fingerprints",
             "generate",
@@ -113,6 +115,7 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
             "local_day",
             "login",
             "model_config",
+            "notify",
             "os",
             "process",
             "services",

@@ -8,6 +8,7 @@ mod daemon;
 mod exits;
 mod maintenance;
 mod messages;
+mod notify;
 mod reports;
 mod run;
 mod search;

@@ -97,6 +97,8 @@ pub struct RunUsage {
     pub tokens: u64,
     /// The usage at which each budget was last raised; the budget counts from there.
     pub baseline: Budget,
+    /// The cost of the run when it was allowed to go on beyond the limit of the day.
+    pub daily_baseline: Option<u64>,
 }
 
 impl RunUsage {
@@ -111,6 +113,7 @@ impl RunUsage {
             BudgetResource::Cost => self.baseline.cost = Some(self.cost),
             BudgetResource::Turns => self.baseline.turns = Some(self.turns),
             BudgetResource::Tokens => self.baseline.tokens = Some(self.tokens),
+            BudgetResource::DailyCost => self.daily_baseline = Some(self.cost),
         }
     }
 }

@@ -441,7 +441,7 @@ impl Lane {
 
     /// Delivers the replies, the events and the effects of a batch that is stored.
     fn publish_commit(&mut self, after: AfterCommit, block: Option<Block>) {
-        let AfterCommit { deliveries: answers, effects: doing, run_ended, session_changes } = after;
+        let AfterCommit { deliveries: answers, effects: doing, run_ended, session_changes, notices } = after;
         // Nothing of an earlier subscription may come between the reply to an attach and its first events.
         let together: Vec<_> = answers.iter().filter_map(Delivery::outbox).map(Outbox::hold).collect();
         for answer in answers {
@@ -453,7 +453,7 @@ impl Lane {
             self.feed.publish(block);
         }
         self.ready_effects.extend(doing);
-        self.notify_services(run_ended, session_changes);
+        self.notify_services(run_ended, session_changes, notices);
     }
 }
 
