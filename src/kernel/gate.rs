@@ -196,7 +196,7 @@ impl BudgetResource {
             Self::Cost => "cost",
             Self::Turns => "turns",
             Self::Tokens => "tokens",
-            Self::DailyCost => "dailyCost",
+            Self::DailyCost => "daily",
         }
     }
 }

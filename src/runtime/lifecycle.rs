@@ -159,10 +159,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     let hub = Hub::new(services);
     let server = Server::new(Arc::clone(&hub), &config.paths.socket);
     let protocols = ProtocolRegistry::new(Arc::clone(&server), config.protocols);
-    for web in web {
-        server.add_web_address(web.scope(), web.address());
-        tokio::spawn(Arc::new(web).serve(Arc::clone(&protocols)));
-    }
+    serve_web(web, &protocols);
     info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
     ready();
     start_background_tasks(&hub);
@@ -175,6 +172,14 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     listener.close();
     info!("daemon ended");
     Ok(())
+}
+
+/// Serves the ports for WebSockets.
+fn serve_web(ports: Vec<WebServer>, protocols: &Arc<ProtocolRegistry>) {
+    for port in ports {
+        protocols.server().add_web_address(port.scope(), port.address());
+        tokio::spawn(Arc::new(port).serve(Arc::clone(protocols)));
+    }
 }
 
 /// Starts the recovery of unfinished runs, retention, and the removal of the leftovers of earlier runs.
