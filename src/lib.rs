@@ -17,6 +17,7 @@
 //! - [`redact`]: removes secrets before anything is stored, shown or logged.
 //! - [`client`]: finds or starts the daemon, sends requests, subscribes, reconnects.
 //! - `display`: events, approvals and results as text for people.
+//! - [`export`]: the history of a session as HTML, Markdown or JSON.
 //! - `tui`: the terminal client.
 //! - [`cli`]: the verbs of the command line.
 //! - [`config`]: paths, limits, settings.
@@ -35,6 +36,7 @@ pub mod client;
 pub mod config;
 pub mod discovery;
 mod display;
+pub mod export;
 pub mod invisible_chars;
 pub mod journal;
 pub mod kernel;

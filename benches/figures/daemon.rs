@@ -94,38 +94,60 @@ impl Home {
 
     /// The resident memory of the daemon, in bytes.
     pub(crate) fn memory(&self) -> f64 {
-        figure(&self.proc("status"), "VmRSS:") * 1024.0
+        memory(self.pid())
     }
 
     /// The peak resident memory of the daemon, in bytes.
     pub(crate) fn peak(&self) -> f64 {
-        figure(&self.proc("status"), "VmHWM:") * 1024.0
+        peak(self.pid())
     }
 
     /// The number of voluntary context switches of all threads of the daemon.
     pub(crate) fn wake_ups(&self) -> f64 {
-        let threads = fs::read_dir(self.proc("task")).expect("its threads");
-        let statuses = threads.map(|thread| thread.expect("a thread").path().join("status"));
-        let switches = |status: PathBuf| figure(&status, "voluntary_ctxt_switches:");
-        statuses.map(switches).sum()
+        wake_ups(self.pid())
     }
 
     /// The CPU time of the daemon, in seconds.
     pub(crate) fn processor(&self) -> f64 {
-        let pid = self.child.as_ref().expect("a daemon").id();
-        let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).expect("a process id")));
-        let time = clock_gettime(clock.expect("its clock")).expect("its time");
-        Duration::from(time).as_secs_f64()
+        processor(self.pid())
     }
 
-    fn proc(&self, file: &str) -> PathBuf {
-        let pid = self.child.as_ref().expect("a daemon").id();
-        PathBuf::from(format!("/proc/{pid}/{file}"))
+    fn pid(&self) -> u32 {
+        self.child.as_ref().expect("a daemon").id()
     }
 
     fn socket(&self) -> PathBuf {
         self.dir.path().join(".push/run/pushd.sock")
     }
+}
+
+/// The resident memory of a process, in bytes.
+pub(crate) fn memory(pid: u32) -> f64 {
+    figure(&proc(pid, "status"), "VmRSS:") * 1024.0
+}
+
+/// The peak resident memory of a process, in bytes.
+pub(crate) fn peak(pid: u32) -> f64 {
+    figure(&proc(pid, "status"), "VmHWM:") * 1024.0
+}
+
+/// The number of voluntary context switches of all threads of a process.
+pub(crate) fn wake_ups(pid: u32) -> f64 {
+    let threads = fs::read_dir(proc(pid, "task")).expect("its threads");
+    let statuses = threads.map(|thread| thread.expect("a thread").path().join("status"));
+    let switches = |status: PathBuf| figure(&status, "voluntary_ctxt_switches:");
+    statuses.map(switches).sum()
+}
+
+/// The CPU time of a process, in seconds.
+pub(crate) fn processor(pid: u32) -> f64 {
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).expect("a process id")));
+    let time = clock_gettime(clock.expect("its clock")).expect("its time");
+    Duration::from(time).as_secs_f64()
+}
+
+fn proc(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
 /// Reads a number from a `/proc` file with named lines.

@@ -15,6 +15,8 @@ mod idle;
 mod model;
 mod models;
 mod pi;
+#[path = "../../tests/support/pty.rs"]
+mod pty;
 mod pump;
 mod reading;
 mod relay;
@@ -24,6 +26,7 @@ mod runs;
 mod sandbox;
 mod stored;
 mod table;
+mod terminal;
 mod token_server;
 #[path = "../../tests/support/websocket.rs"]
 mod wire;
@@ -58,6 +61,7 @@ fn main() {
     table.group("models, slow", models::pace);
     table.group("cancel", cancel::measure);
     table.group("pi", pi::measure);
+    table.group("terminal", terminal::measure);
     table.group("start", idle::start);
     table.group("stored", idle::start_with_many);
     table.group("memory", idle::memory);

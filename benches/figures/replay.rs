@@ -94,7 +94,7 @@ pub(crate) fn growth(table: &mut Table) {
 }
 
 /// Runs a message of so many words and returns the number of lines received.
-fn run_prose(home: &Home, session: &str, words: usize) -> usize {
+pub(crate) fn run_prose(home: &Home, session: &str, words: usize) -> usize {
     let mut client = home.connect();
     client.send("send_user_message", json!({"sessionId": session, "text": prose(words)}));
     reading::read_until(&mut client.stream, RUN_COMPLETE, None)

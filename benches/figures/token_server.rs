@@ -15,6 +15,8 @@ use super::relay;
 pub(crate) struct TokenServer {
     address: SocketAddr,
     parts: Vec<Vec<u8>>,
+    /// What a part with a token contains.
+    mark: &'static str,
     sent_times: Receiver<Vec<Instant>>,
 }
 
@@ -25,6 +27,8 @@ pub(crate) enum Pace {
     Fast,
     /// One part at a time with this pause.
     Every(Duration),
+    /// One part at a time, so many a second on average.
+    Rate(u32),
 }
 
 /// The text of every token.
@@ -33,13 +37,23 @@ pub(crate) const TOKEN: &str = "words ";
 impl TokenServer {
     /// Starts a server whose answers have so many tokens.
     pub(crate) fn start(speaks: ServerDialect, tokens: usize, pace: Pace) -> Self {
+        Self::speak(speaks, (0..tokens).map(|_| TOKEN.to_owned()), TOKEN, pace)
+    }
+
+    /// Starts a server whose answers have these tokens; `mark` is in every part that contains one.
+    pub(crate) fn speak(
+        speaks: ServerDialect,
+        tokens: impl Iterator<Item = String>,
+        mark: &'static str,
+        pace: Pace,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");
         let parts = spoken(speaks, &turn(tokens));
         let (note, sent_times) = channel();
         let prepared = match pace {
             Pace::Fast => vec![parts.concat()],
-            Pace::Every(_) => parts.clone(),
+            Pace::Every(_) | Pace::Rate(_) => parts.clone(),
         };
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -47,7 +61,7 @@ impl TokenServer {
                 thread::spawn(move || serve_answers(stream.expect("a connection"), &prepared, pace, &note));
             }
         });
-        Self { address, parts, sent_times }
+        Self { address, parts, mark, sent_times }
     }
 
     /// Returns its base URL for a provider.
@@ -61,7 +75,7 @@ impl TokenServer {
     /// Returns when the tokens of the next answer were sent; of a fast answer, when it started.
     pub(crate) fn sent_times(&self) -> Vec<Instant> {
         let times = self.sent_times.recv().expect("an answer");
-        let is_token = |part: &Vec<u8>| memchr::memmem::find(part, TOKEN.as_bytes()).is_some();
+        let is_token = |part: &Vec<u8>| memchr::memmem::find(part, self.mark.as_bytes()).is_some();
         if times.len() < self.parts.len() {
             return times;
         }
@@ -89,7 +103,7 @@ impl TokenServer {
         let mut length = 0;
         for part in &self.parts {
             length += part.len();
-            if memchr::memmem::find(part, TOKEN.as_bytes()).is_some() {
+            if memchr::memmem::find(part, self.mark.as_bytes()).is_some() {
                 ends.push(length);
             }
         }
@@ -106,8 +120,8 @@ impl TokenServer {
     }
 }
 
-fn turn(tokens: usize) -> Turn {
-    let reply = Reply::turn((0..tokens).map(|_| say(TOKEN)));
+fn turn(tokens: impl Iterator<Item = String>) -> Turn {
+    let reply = Reply::turn(tokens.map(|token| say(&token)));
     let Reply::Turn(turn) = reply else { panic!("{reply:?} is no turn") };
     turn
 }
@@ -119,9 +133,15 @@ fn serve_answers(stream: TcpStream, parts: &[Vec<u8>], pace: Pace, note: &Sender
     let mut reading = BufReader::new(stream);
     while read_request(&mut reading).is_some() {
         let mut times = Vec::with_capacity(parts.len());
-        for part in parts {
-            if let Pace::Every(pause) = pace {
-                thread::sleep(pause);
+        let begun = Instant::now();
+        for (part, number) in parts.iter().zip(0..) {
+            match pace {
+                Pace::Fast => {}
+                Pace::Every(pause) => thread::sleep(pause),
+                Pace::Rate(rate) => {
+                    let due = begun + Duration::from_secs(1) * number / rate;
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                }
             }
             times.push(Instant::now());
             if writing.write_all(part).is_err() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A scripted model server for the picture in README.md and the transcripts in docs/tutorial.md.
+"""A scripted model server for the pictures in README.md and the transcripts in docs/tutorial.md.
 
 It implements the part of the Ollama API that `push` uses, on a free port of the loopback interface, and prints its
 address. The answers are fixed; the tool calls are real and run through the daemon, its approvals and its sandbox.

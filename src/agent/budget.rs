@@ -8,7 +8,7 @@ use crate::kernel::state::RunUsage;
 
 /// A limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Breach {
+pub struct ExceededLimit {
     /// The limited resource.
     pub kind: BudgetResource,
     /// The limit, raises included.
@@ -19,7 +19,7 @@ pub struct Breach {
     pub step: u64,
 }
 
-impl Breach {
+impl ExceededLimit {
     /// Returns the first limit that was reached.
     ///
     /// A raise allows the original limit again, counted from the usage at the time of the raise.
@@ -37,7 +37,7 @@ impl Breach {
         })
     }
 
-    /// Returns the breach of the limit of the day, if all runs together have reached it.
+    /// Returns the limit of the day, if all runs together have reached it.
     ///
     /// A raise allows this run to cost the same amount again, counted from its cost at the time of the raise.
     pub fn find_daily(limit: u64, spent_today: u64, run: &RunUsage) -> Option<Self> {
@@ -101,11 +101,14 @@ mod tests {
     fn a_limit_is_reached_when_all_of_it_is_used() {
         let budget = Budget { cost: Some(1_000), turns: Some(3), tokens: None };
         let spent = |cost, turns| RunUsage { cost, turns, tokens: 1 << 40, ..RunUsage::default() };
-        assert_eq!(Breach::find(&budget, &spent(999, 2)), None);
-        let breach = Breach::find(&budget, &spent(1_000, 2)).unwrap();
-        assert_eq!((breach.kind, breach.limit, breach.spent, breach.step), (BudgetResource::Cost, 1_000, 1_000, 1_000));
-        assert_eq!(Breach::find(&budget, &spent(0, 3)).unwrap().kind, BudgetResource::Turns);
-        assert_eq!(Breach::find(&Budget::default(), &spent(9, 9)), None, "no limit was set");
+        assert_eq!(ExceededLimit::find(&budget, &spent(999, 2)), None);
+        let exceeded = ExceededLimit::find(&budget, &spent(1_000, 2)).unwrap();
+        assert_eq!(
+            (exceeded.kind, exceeded.limit, exceeded.spent, exceeded.step),
+            (BudgetResource::Cost, 1_000, 1_000, 1_000)
+        );
+        assert_eq!(ExceededLimit::find(&budget, &spent(0, 3)).unwrap().kind, BudgetResource::Turns);
+        assert_eq!(ExceededLimit::find(&Budget::default(), &spent(9, 9)), None, "no limit was set");
     }
 
     #[test]
@@ -113,30 +116,37 @@ mod tests {
         let budget = Budget { cost: Some(5), turns: None, tokens: Some(10) };
         let raised = Budget { tokens: Some(35), ..Budget::default() };
         let spent = |cost, tokens| RunUsage { cost, tokens, baseline: raised, ..RunUsage::default() };
-        assert_eq!(Breach::find(&budget, &spent(4, 44)), None, "ten more than had been used by then");
-        let breach = Breach::find(&budget, &spent(4, 45)).unwrap();
-        assert_eq!(breach.summary(), "the run has used 45 of 45 tokens; approving allows 10 more");
-        assert_eq!(Breach::find(&budget, &spent(5, 44)).unwrap().kind, BudgetResource::Cost, "nobody raised that");
+        assert_eq!(ExceededLimit::find(&budget, &spent(4, 44)), None, "ten more than had been used by then");
+        let exceeded = ExceededLimit::find(&budget, &spent(4, 45)).unwrap();
+        assert_eq!(exceeded.summary(), "the run has used 45 of 45 tokens; approving allows 10 more");
+        assert_eq!(
+            ExceededLimit::find(&budget, &spent(5, 44)).unwrap().kind,
+            BudgetResource::Cost,
+            "nobody raised that"
+        );
         let nothing = Budget { turns: Some(0), ..Budget::default() };
         let once = RunUsage { baseline: Budget { turns: Some(0), ..Budget::default() }, ..RunUsage::default() };
-        assert_eq!(Breach::find(&nothing, &once), None, "a raise has an effect, whatever the limit");
+        assert_eq!(ExceededLimit::find(&nothing, &once), None, "a raise has an effect, whatever the limit");
     }
 
     #[test]
     fn the_limit_of_the_day_counts_all_runs_and_a_raise_counts_this_one() {
         let run = |cost, daily_baseline| RunUsage { cost, daily_baseline, ..RunUsage::default() };
-        assert_eq!(Breach::find_daily(100, 99, &run(99, None)), None);
-        let breach = Breach::find_daily(100, 250, &run(0, None)).unwrap();
-        assert_eq!((breach.kind, breach.limit, breach.spent, breach.step), (BudgetResource::DailyCost, 100, 250, 100));
-        assert_eq!(Breach::find_daily(100, 400, &run(149, Some(50))), None, "a hundred more than at the raise");
-        assert!(Breach::find_daily(100, 400, &run(150, Some(50))).is_some());
-        assert_eq!(Breach::find_daily(100, 0, &run(150, Some(50))), None, "the next day");
+        assert_eq!(ExceededLimit::find_daily(100, 99, &run(99, None)), None);
+        let exceeded = ExceededLimit::find_daily(100, 250, &run(0, None)).unwrap();
+        assert_eq!(
+            (exceeded.kind, exceeded.limit, exceeded.spent, exceeded.step),
+            (BudgetResource::DailyCost, 100, 250, 100)
+        );
+        assert_eq!(ExceededLimit::find_daily(100, 400, &run(149, Some(50))), None, "a hundred more than at the raise");
+        assert!(ExceededLimit::find_daily(100, 400, &run(150, Some(50))).is_some());
+        assert_eq!(ExceededLimit::find_daily(100, 0, &run(150, Some(50))), None, "the next day");
     }
 
     #[test]
     fn the_details_name_the_limit() {
         for of in BudgetResource::ALL {
-            let details = Breach { kind: of, limit: 1, spent: 2, step: 3 }.details();
+            let details = ExceededLimit { kind: of, limit: 1, spent: 2, step: 3 }.details();
             assert!(details.contains(&format!("\"of\":\"{}", of.name())), "{details}");
         }
     }

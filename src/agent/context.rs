@@ -11,7 +11,7 @@ use crate::kernel::conversation::{Conversation, CountedTokens, Summary};
 use crate::kernel::event::{Compaction, PendingCall};
 use crate::kernel::id::{MessageId, Seq};
 use crate::provider::model::Entry;
-use item::{ContextItem, Extent, estimate_item_tokens};
+use item::{CallByteLimits, ContextItem, estimate_item_tokens};
 
 /// The context of a model.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,11 +40,11 @@ pub enum ResultDetail {
 
 impl ResultDetail {
     /// Returns the limits of the item at index `at`, where the newest items start at index `newest`.
-    const fn extent(self, at: usize, newest: usize) -> Extent {
+    const fn call_limits(self, at: usize, newest: usize) -> CallByteLimits {
         match self {
-            Self::Trimmed if at < newest => Extent::TRIMMED,
-            Self::Full | Self::Trimmed => Extent::FULL,
-            Self::Limited(bytes) => Extent::limited(bytes),
+            Self::Trimmed if at < newest => CallByteLimits::TRIMMED,
+            Self::Full | Self::Trimmed => CallByteLimits::FULL,
+            Self::Limited(bytes) => CallByteLimits::limited(bytes),
         }
     }
 }
@@ -98,7 +98,7 @@ impl Context {
         let items = self.visible_items();
         let newest = items.len().saturating_sub(UNTRIMMED_ITEMS);
         let items = items.iter().enumerate();
-        let items = items.flat_map(|(at, item)| item.entries(whole, results.extent(at, newest)));
+        let items = items.flat_map(|(at, item)| item.entries(whole, results.call_limits(at, newest)));
         let mut entries: Vec<_> = self.summary_entry().into_iter().chain(items).collect();
         // Servers treat a final assistant text as the prefix of the next one.
         if matches!(entries.last(), Some(Entry::Assistant { calls, .. }) if calls.is_empty()) {
@@ -111,7 +111,7 @@ impl Context {
     pub fn tokens(&self, fixed: u64, results: ResultDetail) -> u64 {
         let items = self.visible_items();
         let newest = items.len().saturating_sub(UNTRIMMED_ITEMS);
-        let size = |(at, item): (usize, &ContextItem)| item.tokens(results.extent(at, newest));
+        let size = |(at, item): (usize, &ContextItem)| item.tokens(results.call_limits(at, newest));
         let sum = |from: usize| items.iter().enumerate().skip(from).map(size).fold(0, u64::saturating_add);
         let summary = self.summaries.last().map_or(0, |summary| estimate_item_tokens(summary.text.len()));
         let estimated = fixed.saturating_add(summary).saturating_add(sum(0));
@@ -131,7 +131,7 @@ impl Context {
         let mut tokens = 0;
         let mut first = items.len();
         while first > 1 {
-            tokens += items[first - 1].tokens(Extent::FULL);
+            tokens += items[first - 1].tokens(CallByteLimits::FULL);
             // The newest item is always kept.
             if tokens > keep && first < items.len() {
                 break;
@@ -150,7 +150,7 @@ impl Context {
     pub fn tokens_before(&self, kept_from: Seq) -> u64 {
         let older = self.visible_items().iter().filter(|item| item.first_seq() < kept_from);
         let summary = self.summaries.last().map_or(0, |summary| estimate_item_tokens(summary.text.len()));
-        older.map(|item| item.tokens(Extent::TRIMMED)).fold(summary, u64::saturating_add)
+        older.map(|item| item.tokens(CallByteLimits::TRIMMED)).fold(summary, u64::saturating_add)
     }
 
     /// Returns the part before `kept_from` for its summary, as far as it fits into `max_tokens` tokens.
@@ -163,7 +163,7 @@ impl Context {
         let earlier = earlier.filter(|_| summary <= max_tokens);
         let mut left = max_tokens.saturating_sub(if earlier.is_some() { summary } else { 0 });
         let fitting = older.iter().rev().take_while(|item| {
-            let tokens = item.tokens(Extent::TRIMMED);
+            let tokens = item.tokens(CallByteLimits::TRIMMED);
             let fits = tokens <= left;
             left = left.saturating_sub(tokens);
             fits

@@ -1,7 +1,7 @@
 //! The agent loop of a run as pure functions: context, tools, policy, budget and compaction.
 //!
 //! A turn starts with the [`Context`], a view of the conversation that the kernel folds from the session's events
-//! alone, so that a restart produces the same request. [`TurnMachine`] turns the output of a model into actions. This module detects a [`Breach`] of
+//! alone, so that a restart produces the same request. [`TurnMachine`] turns the output of a model into actions. This module detects a [`ExceededLimit`] of
 //! the budget, calls that must wait for earlier ones, and a conversation that is too long; the lane acts on them.
 
 pub mod budget;
@@ -14,7 +14,7 @@ pub mod price;
 pub mod prompt;
 pub mod turn_machine;
 
-pub use budget::Breach;
+pub use budget::ExceededLimit;
 pub use context::Context;
 pub use turn_machine::{Action, TurnMachine};
 

@@ -1,7 +1,7 @@
 //! Atomic replacement of files: the old content stays until the new file is complete.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::exit::CliError;
@@ -9,24 +9,55 @@ use super::exit::CliError;
 /// Replaces a file atomically. A symbolic link is followed, and the mode of an existing file is kept.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let unwritable = |source| CliError::File { action: "write", what: path.display().to_string(), source };
-    // The target of a dangling link is unknown, so the link itself is replaced.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let temporary = temporary_path(&target).map_err(unwritable)?;
-    let done = write_temporary(&temporary, &target, bytes).and_then(|()| fs::rename(&temporary, &target));
-    if done.is_err() {
-        // Best effort: the write error is what is reported.
-        let _ = fs::remove_file(&temporary);
-    }
-    done.map_err(unwritable)
+    let mut file = AtomicFile::create(path).map_err(unwritable)?;
+    file.write_all(bytes).and_then(|()| file.commit()).map_err(unwritable)
 }
 
-fn write_temporary(temporary: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file: File = OpenOptions::new().write(true).create_new(true).open(temporary)?;
-    if let Ok(before) = fs::metadata(target) {
-        file.set_permissions(before.permissions())?;
+/// A file that takes its name when it is complete, and is removed otherwise.
+#[derive(Debug)]
+pub(crate) struct AtomicFile {
+    target: PathBuf,
+    temporary: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl AtomicFile {
+    /// Creates it beside its target. A symbolic link is followed, and the mode of an existing file is kept.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        // The target of a dangling link is unknown, so the link itself is replaced.
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let temporary = temporary_path(&target)?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        let created = Self { temporary, file: BufWriter::new(file), target };
+        if let Ok(before) = fs::metadata(&created.target) {
+            created.file.get_ref().set_permissions(before.permissions())?;
+        }
+        Ok(created)
     }
-    file.write_all(bytes)?;
-    file.sync_all()
+
+    /// Syncs it and gives it its name.
+    pub(crate) fn commit(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        fs::rename(&self.temporary, &self.target)
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        // Best effort, and nothing is there after a commit.
+        let _ = fs::remove_file(&self.temporary);
+    }
 }
 
 /// Returns a unique temporary path in the same directory.

@@ -1,10 +1,13 @@
 //! `push attach`: follows a session and sends typed lines to it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::sleep;
 
-use super::approval::{PendingApprovals, is_already_decided, wants_full_view};
+use super::approval::{PendingApproval, PendingApprovals, is_already_decided, wants_full_view};
+use super::chat::start_like;
+use super::console::Console;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
@@ -15,7 +18,7 @@ use super::send::new_message_id;
 use super::view::{Echo, View};
 use crate::client::{Access, Client, Event, EventContent, Request, RequestError, SessionSnapshot};
 use crate::kernel::event::{EventKind, RunEvent};
-use crate::tui::{self, Leave, Options, StartPosition};
+use crate::tui::{self, Leave, Options, StartPosition, SwitchTarget};
 
 /// Follow a session and send messages to it
 #[derive(Debug, clap::Args)]
@@ -129,27 +132,48 @@ pub(super) struct SessionView {
     pub(super) first_message: Option<String>,
 }
 
-/// Shows a session in the inline view until the user leaves.
-pub(super) async fn show_session(client: Client, view: SessionView, context: &mut Context) -> Result<Exit, CliError> {
-    let SessionView { session, start, access, first_message } = view;
-    let options = Options {
-        session: session.clone(),
-        handle: sanitize_line(&ids::handle(&session)),
-        theme: context.theme(),
-        start,
-        access,
-        first_message,
-        auto_decision: None,
-    };
-    let notices = context.route_notices();
-    let hint = reattach_hint(&client, &session);
-    match tui::run(client, options, notices, &mut |_| false).await? {
-        Leave::Detached { is_running: true } | Leave::Interrupted { is_running: true } => {
-            context.console.note(&hint);
+/// Shows a session, and those that the user switches to, in the inline view until the user leaves.
+pub(super) async fn show_session(
+    mut client: Client,
+    view: SessionView,
+    context: &mut Context,
+) -> Result<Exit, CliError> {
+    let SessionView { mut session, mut start, access, mut first_message } = view;
+    let mut drafts = BTreeMap::new();
+    loop {
+        let options = Options {
+            session: session.clone(),
+            handle: sanitize_line(&ids::handle(&session)),
+            theme: context.theme(),
+            start,
+            access,
+            first_message: first_message.take(),
+            draft: drafts.remove(&session),
+            can_switch: true,
+            auto_decision: None,
+        };
+        let notices = context.route_notices();
+        let hint = reattach_hint(&client, &session);
+        match tui::run(client, options, notices, &mut |_| false).await? {
+            Leave::Switch { target, draft } => {
+                drafts.insert(session.clone(), draft);
+                client = context.client().await?;
+                start = StartPosition::NearEnd;
+                session = match target {
+                    SwitchTarget::Session(next) => next,
+                    SwitchTarget::New => start_like(&mut client, &session, context).await?,
+                };
+            }
+            Leave::Detached { is_running: true } | Leave::Interrupted { is_running: true } => {
+                context.console.note(&hint);
+                return Ok(Exit::SUCCESS);
+            }
+            Leave::Detached { is_running: false }
+            | Leave::Interrupted { is_running: false }
+            | Leave::Finished
+            | Leave::Unwritable => return Ok(Exit::SUCCESS),
         }
-        Leave::Detached { is_running: false } | Leave::Interrupted { is_running: false } | Leave::Finished => {}
     }
-    Ok(Exit::SUCCESS)
 }
 
 /// Attaches; returns the session, its last seq, and when to exit without input.
@@ -251,6 +275,7 @@ impl AttachedSession {
             && context.console.input_is_terminal
             && let Some(pending) = self.approvals.oldest()
         {
+            note_status(pending, &mut context.console);
             context.console.prompt(&pending.prompt());
         }
         Ok(())
@@ -372,6 +397,15 @@ impl AttachedSession {
             _ = interrupts.next() => Ok(LoopControl::Detach),
             () = sleep(STOP_TIMEOUT) => Err(CliError::not_cancelled(&self.client, &self.session)),
         }
+    }
+}
+
+/// Prints when an approval expires, and its votes if it needs several.
+pub(super) fn note_status(pending: &PendingApproval, console: &mut Console) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let status = pending.status(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+    if !status.is_empty() {
+        console.note(&format!("the approval {}", status.join("; ")));
     }
 }
 

@@ -11,7 +11,7 @@ use super::exit::{CliError, Exit};
 use super::message;
 use super::run::{read_variable, resolve_directory, resolve_remote_directory};
 use super::send::new_message_id;
-use crate::client::{Access, Repository, Request};
+use crate::client::{Access, Client, Repository, Request};
 use crate::tui::StartPosition;
 
 /// Start a session and talk to it
@@ -78,4 +78,19 @@ pub(crate) async fn run(args: ChatArgs, context: &mut Context) -> Result<Exit, C
     }
     drop(client);
     attach::run(AttachArgs::plain(session), context).await
+}
+
+/// Starts a session in the directory of another one, with its provider and model.
+pub(super) async fn start_like(client: &mut Client, session: &str, context: &Context) -> Result<String, CliError> {
+    let meta = client.request(Request::session_snapshot(session)).await?.meta;
+    let repository = if context.is_remote() { None } else { Repository::find(Path::new(&meta.cwd)) };
+    let request = Request::start_session(&format!("key_{}", Ulid::generate()))
+        .with("mode", "interactive")
+        .with("provider", meta.provider)
+        .with_some("model", meta.model)
+        .with("cwd", meta.cwd)
+        .with_some("repo", repository.map(|repository| repository.to_json()))
+        .with("metadata", json!({"source": "cli"}))
+        .with_environment(client.environment());
+    Ok(client.request(request).await?.session_id)
 }

@@ -2,14 +2,13 @@
 //!
 //! Callers pass sanitized text only: output of the `sanitize` module or of a JSON writer.
 
-use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
 use serde_json::Value;
 
+use crate::display::sanitize::escape_json;
 pub(crate) use crate::display::style::{Palette, Style};
-use crate::invisible_chars::is_invisible;
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -180,25 +179,6 @@ fn palette(choice: ColorChoice, terminal: bool, no_color: bool) -> Palette {
     if colored { Palette::Colored } else { Palette::Plain }
 }
 
-/// Escapes control characters and invisible characters in JSON text, without changing its value. JSON itself requires
-/// escapes for the first 32 characters only.
-fn escape_json(json: &str) -> Cow<'_, str> {
-    let hides = |c: char| c.is_control() || is_invisible(c);
-    let is_plain = |byte: u8| matches!(byte, b' '..=b'~');
-    if json.bytes().all(is_plain) || !json.contains(hides) {
-        return Cow::Borrowed(json);
-    }
-    let mut safe = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        if hides(c) {
-            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
-        } else {
-            safe.push(c);
-        }
-    }
-    Cow::Owned(safe)
-}
-
 #[cfg(test)]
 pub(crate) mod testing {
     //! A console whose output tests can read.
@@ -297,7 +277,7 @@ mod tests {
         let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
         let json = json!({"a": every}).to_string();
         let json = escape_json(&json);
-        assert!(json.chars().all(|c| !c.is_control() && !is_invisible(c)));
+        assert!(json.chars().all(|c| !c.is_control() && !crate::invisible_chars::is_invisible(c)));
         assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["a"], every);
     }
 

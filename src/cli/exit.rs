@@ -8,6 +8,7 @@ use super::sanitize::sanitize_line;
 use crate::client::{Client, RequestError, STOPPED_EXIT, UnreachableError};
 use crate::config::file::ConfigError;
 use crate::config::paths::PathsError;
+use crate::journal::backup::BackupError;
 use crate::provider::keys::KeyError;
 use crate::token::TokenStoreError;
 use crate::tui::TuiError;
@@ -85,6 +86,9 @@ pub(crate) enum CliError {
     /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A backup cannot be made or used.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// Tokens cannot be read or changed.
     #[error(transparent)]
     Token(#[from] TokenStoreError),
@@ -202,6 +206,7 @@ impl CliError {
             | Self::Terminal(_)
             | Self::File { .. }
             | Self::Config(_)
+            | Self::Backup(_)
             | Self::Key(_)
             | Self::Token(_)
             | Self::UnknownProvider { .. }

@@ -8,9 +8,12 @@ mod approvals;
 mod approve;
 mod atomic_file;
 mod attach;
+mod backup;
+mod backup_file;
 mod cancel;
 mod chat;
 mod compact;
+mod completions;
 mod config;
 mod confirm;
 mod console;
@@ -22,14 +25,17 @@ mod doctor;
 mod duration;
 mod end;
 mod exit;
+mod export;
 mod final_message;
 mod fork;
 mod forward;
+mod history;
 mod host;
 mod ids;
 mod input;
 mod junit;
 mod log;
+mod man;
 mod message;
 mod models;
 #[cfg(unix)]
@@ -46,6 +52,7 @@ mod purge;
 mod queue;
 mod rename;
 mod report;
+mod restore;
 mod run;
 mod search;
 mod send;
@@ -71,7 +78,7 @@ use self::exit::{CliError, Exit};
 use self::host::{HostArgs, HostSupport, Target};
 use crate::client::Announcement;
 use crate::config::listener::ListenRequest;
-use crate::display::{approval, approval_view, format, sanitize, tool_results};
+use crate::display::{approval, approval_view, format, plan, sanitize, tool_results, usage};
 
 /// The options of `push daemon run`.
 #[derive(Debug)]
@@ -166,6 +173,7 @@ verbs! {
     Log(log::LogArgs) => log::run, Protocol;
     Search(search::SearchArgs) => search::run, Protocol;
     Stats(stats::StatsArgs) => stats::run, Protocol;
+    Export(export::ExportArgs) => export::run, Protocol;
     Send(send::SendArgs) => send::run, Protocol;
     Steer(steer::SteerArgs) => steer::run, Protocol;
     Queue(queue::QueueArgs) => queue::run, Protocol;
@@ -180,16 +188,23 @@ verbs! {
     End(end::EndArgs) => end::run, Protocol;
     Delete(delete::DeleteArgs) => delete::run, Protocol;
     Purge(purge::PurgeArgs) => purge::run, Forwarded;
+    Backup(backup::BackupArgs) => backup::run, Forwarded;
+    Restore(restore::RestoreArgs) => restore::run, Forwarded;
     Doctor(doctor::DoctorArgs) => doctor::run, Forwarded;
     Config(config::ConfigArgs) => config::run, Forwarded;
     Token(token::TokenArgs) => token::run, Forwarded;
     Pi(pi::PiArgs) => pi::run, Protocol;
+    Completions(completions::CompletionsArgs) => completions::run, Refused;
+    Man(man::ManArgs) => man::run, Refused;
     Stdio(stdio::StdioArgs) => stdio::run, Refused;
     Daemon(daemon::DaemonArgs) => daemon::run, Forwarded;
 }
 
 /// Executes the command line; `serve` runs the daemon, for `push daemon run`.
 pub fn main(serve: impl FnOnce(ServeOptions) -> ExitCode) -> ExitCode {
+    if completions::complete() {
+        return Exit::SUCCESS.into();
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return report_usage(&error),

@@ -131,7 +131,7 @@ fn confirmation_prompt(holdings: &[StoredFile], paths: &Paths, files: &str, in_a
 }
 
 /// Takes the lock of the state directory, so that no daemon starts to use it; none if there is no state.
-fn lock_state(path: &Path) -> Result<Option<File>, CliError> {
+pub(crate) fn lock_state(path: &Path) -> Result<Option<File>, CliError> {
     let name = || sanitize_line(&path.display().to_string());
     let file = match File::options().write(true).open(path) {
         Ok(file) => file,

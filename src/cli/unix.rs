@@ -1,7 +1,10 @@
-//! Signals and terminals, on Unix.
+//! Signals, terminals and private files, on Unix.
 
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
 use std::ptr;
 
 use nix::libc;
@@ -11,6 +14,16 @@ use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::input::{OnTerminate, StopRequest};
+
+/// Creates a file that only its owner may access; it must not exist.
+pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Creates a directory that only its owner may access, and its parents where they are missing.
+pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
 
 /// The signals that ask a client to stop: SIGINT (Ctrl-C), SIGTERM, and SIGHUP at the loss of the terminal.
 #[derive(Debug)]

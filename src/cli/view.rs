@@ -9,17 +9,19 @@ use super::approval_view::{
 };
 use super::console::{Palette, Style};
 use super::format::{
-    decision_message, denial_reason, invocation, loss_message, outcome_name, participant_message, recovery_message,
-    tool_outcome, vote_message,
+    check_message, decision_message, denial_reason, invocation, loss_message, outcome_name, participant_message,
+    recovery_message, tool_outcome, vote_message,
 };
 use super::ids;
+use super::plan;
 use super::report::Denial;
 use super::sanitize::{Sanitizer, escape_line, sanitize, sanitize_line};
 use super::tool_results::format_result;
+use super::usage::UsageTotal;
 use crate::client::{Event, EventContent, SessionSnapshot};
 use crate::kernel::event::{
-    CallResult, CheckResult, EventKind, GateEvent, GateQuestion, Intention, NoticeEvent, OutputStream, Purpose,
-    RunEvent, RunOutcome, RunReport, SessionEvent, ToolEvent, is_turn_interrupted,
+    CallResult, EventKind, GateEvent, GateQuestion, Intention, NoticeEvent, OutputStream, Purpose, RunEvent,
+    RunOutcome, RunReport, SessionEvent, ToolEvent, ToolOutcome, is_turn_interrupted,
 };
 
 /// Which user messages are shown.
@@ -61,6 +63,8 @@ pub(crate) struct View {
     last_error: String,
     /// Whether the acceptance checks were printed one by one.
     checks_printed: bool,
+    /// Tokens and cost of the run.
+    usage: UsageTotal,
 }
 
 /// The source of an unfinished line.
@@ -105,6 +109,7 @@ impl View {
             message_open: false,
             last_error: String::new(),
             checks_printed: false,
+            usage: UsageTotal::default(),
         }
     }
 
@@ -161,6 +166,10 @@ impl View {
             }
             EventKind::Notice(NoticeEvent::EventsLost { after, cause }) => {
                 self.line(Style::Attention, &loss_message(*after, seq, *cause))
+            }
+            EventKind::Run(RunEvent::TurnUsage(turn)) => {
+                self.usage.add(&turn.usage);
+                String::new()
             }
             EventKind::Run(RunEvent::Ended(report)) => self.complete(report),
             EventKind::Gate(_)
@@ -322,6 +331,10 @@ impl View {
             // The approval has all details.
             return self.end_line();
         }
+        if let Some(steps) = plan::of_call(call) {
+            self.calls.remove(&self.heading);
+            return self.end_line() + &plan::render(&steps, self.palette);
+        }
         let check = match call.purpose {
             Purpose::Check(index) => {
                 self.checks_printed = true;
@@ -364,7 +377,8 @@ impl View {
 
     fn result(&mut self, result: &CallResult) -> String {
         let mut text = self.end_line();
-        if result.tool == RAISE_BUDGET {
+        if result.tool == RAISE_BUDGET || (result.tool == plan::UPDATE_PLAN && result.outcome == ToolOutcome::Succeeded)
+        {
             return text;
         }
         let id = result.call.as_str();
@@ -412,7 +426,12 @@ impl View {
     pub(crate) fn complete(&mut self, report: &RunReport) -> String {
         let mut text = self.end_line();
         if !std::mem::take(&mut self.checks_printed) {
-            report.checks.iter().for_each(|check| text += &self.check(check));
+            report.checks.iter().for_each(|check| text += &check_message(check, self.palette));
+        }
+        let usage = std::mem::take(&mut self.usage);
+        if !usage.is_empty() {
+            text += &self.palette.paint(Style::Faint, &format!("usage: {}", usage.words()));
+            text.push('\n');
         }
         let error = std::mem::take(&mut self.last_error);
         let outcome = outcome_name(report.outcome);
@@ -434,16 +453,6 @@ impl View {
         }
         text.push('\n');
         text
-    }
-
-    fn check(&self, check: &CheckResult) -> String {
-        let (style, word) = if check.passed { (Style::Good, "passed") } else { (Style::Bad, "failed") };
-        let code = match check.exit_code {
-            Some(code) if !check.passed => format!(" (exit {code})"),
-            Some(_) | None => String::new(),
-        };
-        let id = sanitize_line(&check.id);
-        format!("check {id}: {}{code}\n", self.palette.paint(style, word))
     }
 
     fn snapshot(&mut self, snapshot: &SessionSnapshot) -> String {

@@ -6,6 +6,17 @@ use super::*;
 use crate::client::test_events::event;
 
 #[test]
+fn a_plan_is_a_list_of_steps_with_their_states() {
+    let mut view = View::new(Palette::Plain, Echo::Messages, Reasoning::Hidden);
+    let steps = json!([{"step": "read", "status": "done"}, {"step": "write", "status": "in_progress"}]);
+    let call = json!({"callId": "c", "toolName": "update_plan", "args": {"steps": steps}});
+    assert_eq!(view.event(&event("tool_call", call)), "plan: 1 of 2 steps done\n  done: read\n  in progress: write\n");
+    let mut settled = result("c", "done", 0, 1, "the plan is shown");
+    settled["toolName"] = json!("update_plan");
+    assert_eq!(view.event(&event("tool_result", settled)), "");
+}
+
+#[test]
 fn a_run_is_rendered_in_order() {
     let shown = show(&[
         ("user_message", json!({"text": "fix it", "messageId": "m", "by": "cli"})),

@@ -1,6 +1,8 @@
-//! Signals and consoles, on Windows.
+//! Signals, consoles and private files, on Windows.
 
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::path::Path;
 
 use tokio::signal::windows::{CtrlBreak, CtrlC, CtrlClose, ctrl_break, ctrl_c, ctrl_close};
 use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_DISK, FILE_TYPE_PIPE, GetFileType};
@@ -9,6 +11,16 @@ use windows_sys::Win32::System::Console::{
 };
 
 use super::input::{OnTerminate, StopRequest};
+
+/// Creates a file that inherits the access rights of the user's directory; it must not exist.
+pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Creates a directory that inherits the access rights of the user's directory, and its parents where they are missing.
+pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
 
 /// The signals that request a stop: Ctrl-C, Ctrl-Break and the closing of the console.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::bridge::Bridge;
 use super::endpoint::{self, Connector, Endpoint, StoppedDaemon};
 use super::link::{Link, LinkError};
-use super::ssh::{Connected, SshHost};
+use super::ssh::{EstablishedLink, SshHost};
 use super::start::UnreachableError;
 use super::subscriptions::{Access, Subscriptions};
 use crate::backoff::random_fraction;
@@ -385,7 +385,7 @@ impl Client {
     async fn establish(&mut self) -> Result<Link, ConnectError> {
         let stopped = if self.can_wait() { self.connector.on_stopped() } else { StoppedDaemon::Start };
         let Self { connector, version, on_notice, .. } = self;
-        let Connected { mut link, hello } =
+        let EstablishedLink { mut link, hello } =
             connector.connect(stopped, version, &mut || on_notice(Notice::Starting)).await?;
         let hello = hello.map_err(RequestError::from)?;
         let hello: HelloReply = decode_reply(Request::hello(self.version).body(), &hello)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::link::{Link, LinkError};
-use super::ssh::{Attempt, Connected, SshEndpoint, SshError, SshHost};
+use super::ssh::{Attempt, EstablishedLink, SshEndpoint, SshError, SshHost};
 use super::start::{CONNECT_BACKOFF, MissingDaemon, UnreachableError, connect_or_start};
 use super::subscriptions::Subscriptions;
 use crate::backoff::Backoff;
@@ -72,10 +72,10 @@ pub(super) struct Connector {
     remote_stopped: bool,
     /// The connection that ssh is establishing. It is kept when the client is cancelled, since it takes longer than
     /// a client may wait at a time.
-    connecting: Option<Connecting>,
+    connecting: Option<ConnectFuture>,
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Connected, SshError>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = Result<EstablishedLink, SshError>> + Send>>;
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +97,7 @@ impl Connector {
         stopped: StoppedDaemon,
         version: &str,
         starting: &mut (dyn FnMut() + Send),
-    ) -> Result<Connected, ConnectError> {
+    ) -> Result<EstablishedLink, ConnectError> {
         let connected = match &self.endpoint {
             Endpoint::Local(local) => connect_locally(local, stopped, version, starting).await?,
             Endpoint::Ssh(ssh) => {
@@ -173,7 +173,7 @@ async fn connect_locally(
     stopped: StoppedDaemon,
     version: &str,
     starting: &mut (dyn FnMut() + Send),
-) -> Result<Connected, ConnectError> {
+) -> Result<EstablishedLink, ConnectError> {
     let on_missing = match stopped {
         StoppedDaemon::Start => &local.on_missing,
         StoppedDaemon::Leave => &MissingDaemon::Fail,
@@ -182,7 +182,7 @@ async fn connect_locally(
     // A new connection has no events.
     let mut events = Subscriptions::default();
     match timeout(HANDSHAKE_TIMEOUT, link.exchange(Request::hello(version).body(), &mut events)).await {
-        Ok(Ok(hello)) => Ok(Connected { link, hello }),
+        Ok(Ok(hello)) => Ok(EstablishedLink { link, hello }),
         Ok(Err(lost)) => Err(ConnectError::Lost(lost)),
         Err(_) => Err(no_answer(local).into()),
     }

@@ -41,7 +41,7 @@ impl ConfigCache {
 
     /// Returns the settings of the file; it is read only if it has changed since the last call.
     ///
-    /// A file with a mistake is an error on every call, until the mistake is fixed.
+    /// An invalid file is an error on every call, until it is fixed.
     pub fn current(&self) -> Result<Arc<Settings>, ConfigError> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         // The stamp is taken before the file is read: a write in between is found on the next call.

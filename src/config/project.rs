@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::file::{self, ConfigError, ConfigFile, Mistake};
+use super::file::{self, ConfigError, ConfigFile, ContentError};
 use super::sandbox::{SandboxKind, SandboxSettings};
 use super::settings::rule::{Effect, Rule};
 use super::settings::{Preset, ProviderKind, Settings, Switch};
@@ -40,14 +40,14 @@ impl ProjectConfig {
     pub fn new(path: PathBuf, file: ConfigFile) -> Result<Self, ConfigError> {
         let foreign = file.lines.iter().find(|(key, _)| !is_project_key(key));
         if let Some((key, line)) = foreign {
-            let mistake = Mistake::NotForProjects { key: key.clone() };
-            return Err(ConfigError::Invalid { path, line: *line, mistake });
+            let error = ContentError::NotForProjects { key: key.clone() };
+            return Err(ConfigError::Invalid { path, line: *line, error });
         }
         let allows = |rule: &Rule| rule.effect == Effect::Allow;
         if let Some((index, rule)) = file.settings.rules.user.iter().enumerate().find(|(_, rule)| allows(rule)) {
             let line = file.lines.get(&format!("{RULES}.{}", index + 1)).copied().unwrap_or(1);
-            let mistake = Mistake::AllowsInProject { rule: rule.to_string() };
-            return Err(ConfigError::Invalid { path, line, mistake });
+            let error = ContentError::AllowsInProject { rule: rule.to_string() };
+            return Err(ConfigError::Invalid { path, line, error });
         }
         Ok(Self { path, file })
     }

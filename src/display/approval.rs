@@ -7,8 +7,10 @@ use serde_json::Value;
 
 use super::form::{DISMISS, Form};
 use super::sanitize::sanitize_line;
+use super::usage::elapsed;
 use crate::client::{Environment, Event, EventContent, Request};
-use crate::kernel::event::{DenialEffect, EventKind, GateEvent, GateQuestion};
+use crate::kernel::event::{Decision as Vote, DenialEffect, EventKind, GateEvent, GateQuestion};
+use crate::kernel::quorum::Quorum;
 
 /// How the approvals of a run are answered (`--approve`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -48,6 +50,8 @@ pub(crate) struct PendingApproval {
     pub(crate) question: GateQuestion,
     /// The form to fill in, if the model asks a question.
     pub(crate) form: Option<Form>,
+    /// Votes so far that leave it pending: to approve, to deny.
+    pub(crate) votes: (usize, usize),
 }
 
 /// The scope of an approval.
@@ -78,12 +82,27 @@ impl PendingApproval {
     /// Creates it from its question.
     pub(crate) fn new(session: &str, run: Option<&str>, question: &GateQuestion) -> Self {
         let (run, form) = (run.map(str::to_owned), Form::of(question));
-        Self { session: session.to_owned(), run, question: question.clone(), form }
+        Self { session: session.to_owned(), run, question: question.clone(), form, votes: (0, 0) }
     }
 
     /// Returns its id.
     pub(crate) fn id(&self) -> &str {
         self.question.gate.as_str()
+    }
+
+    /// Returns when it expires, and the votes if it needs several; empty if neither applies.
+    pub(crate) fn status(&self, now: u64) -> Vec<String> {
+        let mut parts = Vec::new();
+        let expires = self.question.expires.0;
+        if expires > 0 {
+            parts.push(format!("expires in {}", elapsed(expires.saturating_sub(now))));
+        }
+        if !self.question.quorum.is_single_vote() {
+            let (approve, deny) = self.votes;
+            let needed = quorum_words(&self.question.quorum);
+            parts.push(format!("{needed}; {approve} to approve, {deny} to deny"));
+        }
+        parts
     }
 
     /// Returns whether it can be approved for a longer scope than once.
@@ -182,6 +201,16 @@ impl PendingApproval {
     }
 }
 
+fn quorum_words(quorum: &Quorum) -> String {
+    match quorum {
+        Quorum::Any(count) => format!("needs {count} votes"),
+        Quorum::All => "needs all votes".to_owned(),
+        Quorum::Majority => "needs a majority".to_owned(),
+        Quorum::Specific(voters) => format!("needs the votes of {} participants", voters.len()),
+        Quorum::Role { role, count } => format!("needs {count} votes of the role {role:?}"),
+    }
+}
+
 /// A decision, with the choice if there are more than two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -235,6 +264,14 @@ impl PendingApprovals {
         let kind = event.recorded()?;
         if let EventKind::Gate(GateEvent::Settled(decision)) = kind {
             self.pending.retain(|pending| pending.question.gate != decision.gate);
+        }
+        if let EventKind::Gate(GateEvent::Voted { gate, decision, .. }) = kind
+            && let Some(pending) = self.pending.iter_mut().find(|pending| pending.question.gate == *gate)
+        {
+            match decision {
+                Vote::Approve => pending.votes.0 += 1,
+                Vote::Deny => pending.votes.1 += 1,
+            }
         }
         let EventKind::Gate(GateEvent::Opened(question)) = kind else { return None };
         self.open(&event.session, event.run.as_deref(), question)

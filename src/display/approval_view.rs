@@ -88,6 +88,21 @@ pub(crate) fn render(question: &GateQuestion, invocation: &str, palette: Palette
     text
 }
 
+/// Returns what an approval leaves to its session: the directory of a change or a command, and a risk that is not high.
+pub(crate) fn context_lines(question: &GateQuestion, directory: &str) -> Vec<String> {
+    let details = &parse(&question.details);
+    let mut lines = Vec::new();
+    if matches!(question.kind.as_str(), "exec" | "command" | "write" | "commit" | "git") && !directory.is_empty() {
+        let is_above = !matches!(field(details, "cwd").as_str(), "" | ".");
+        lines.push(format!("{} {}", if is_above { "below" } else { "in" }, escape_line(directory)));
+    }
+    let risk = sanitize_line(&field(details, "risk"));
+    if matches!(risk.as_str(), "low" | "medium") {
+        lines.push(format!("risk: {risk}"));
+    }
+    lines
+}
+
 /// Access beyond the sandbox policy, by the name of its field in the details.
 const EXTRA_ACCESS: [(&str, &str); 3] = [
     ("outside", "outside the sandbox"),

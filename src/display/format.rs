@@ -6,10 +6,10 @@ use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::sanitize::sanitize_line;
-use super::style::Style;
+use super::style::{Palette, Style};
 use crate::kernel::event::{
-    ApprovalScope, CallResult, Decision, GateDecision, GateQuestion, Intention, LossCause, ParticipantEvent,
-    RecoveredPhase, RunOutcome, ToolOutcome,
+    ApprovalScope, CallResult, CheckResult, Decision, GateDecision, GateQuestion, Intention, LossCause,
+    ParticipantEvent, RecoveredPhase, RunOutcome, ToolOutcome,
 };
 use crate::kernel::gate::POLICY;
 use crate::kernel::id::{Json, Seq};
@@ -118,6 +118,17 @@ pub(crate) fn invocation(call: &Intention) -> (&'static str, String) {
     }
     let bare = args.as_object().is_none_or(serde_json::Map::is_empty);
     ("", if bare { tool } else { format!("{tool} {args}") })
+}
+
+/// Returns the result of an acceptance check as a line; sanitized.
+pub(crate) fn check_message(check: &CheckResult, palette: Palette) -> String {
+    let (style, word) = if check.passed { (Style::Good, "passed") } else { (Style::Bad, "failed") };
+    let code = match check.exit_code {
+        Some(code) if !check.passed => format!(" (exit {code})"),
+        Some(_) | None => String::new(),
+    };
+    let id = sanitize_line(&check.id);
+    format!("check {id}: {}{code}\n", palette.paint(style, word))
 }
 
 /// Returns whether a tool call counts as an error.

@@ -7,6 +7,8 @@ pub(crate) mod approval;
 pub(crate) mod approval_view;
 pub(crate) mod form;
 pub(crate) mod format;
+pub(crate) mod plan;
 pub(crate) mod sanitize;
 pub(crate) mod style;
 pub(crate) mod tool_results;
+pub(crate) mod usage;

@@ -3,6 +3,8 @@
 //! Output of tools and models may contain escape sequences that move the cursor, hide a command or reorder
 //! characters. Sanitized text consists of visible characters, line breaks and tabs.
 
+use std::borrow::Cow;
+
 use crate::invisible_chars::{is_invisible, is_unusual_space};
 
 /// Strips control sequences from a stream of text; they may be split anywhere.
@@ -131,6 +133,25 @@ fn ground(c: char, shown: &mut String) -> State {
         _ => shown.push(c),
     }
     State::Ground
+}
+
+/// Escapes control characters and invisible characters in JSON text, without changing its value. JSON itself requires
+/// escapes for the first 32 characters only.
+pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
+    let hides = |c: char| c.is_control() || is_invisible(c);
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~');
+    if json.bytes().all(is_plain) || !json.contains(hides) {
+        return Cow::Borrowed(json);
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if hides(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
 }
 
 #[cfg(test)]

@@ -54,8 +54,8 @@ pub(super) fn apply(connection: &Connection, batch: &Batch, epoch: &Epoch) -> Re
     if let Some(checkpoint) = &batch.checkpoint {
         replace_checkpoint(connection, &batch.session, key, checkpoint)?;
     }
-    for outcome in &batch.outcomes {
-        commands::settle_with_effect(connection, outcome)?;
+    for write in &batch.commands {
+        commands::write_with_effect(connection, write)?;
     }
     Ok(Some(key))
 }

@@ -220,10 +220,13 @@ pub(super) fn settle(connection: &Connection, it: &OutcomeRecord, max_answer: us
     insert_outcome(connection, it, max_answer, "")
 }
 
-/// Writes the outcome of a command in the transaction of its effect. A command that has timed out meanwhile keeps the
-/// outcome that its sender got.
-pub(super) fn settle_with_effect(connection: &Connection, it: &OutcomeRecord) -> Result<(), CommitError> {
-    insert_outcome(connection, it, usize::MAX, "WHERE settled IS NULL")
+/// Writes the admission or the outcome of a command in the transaction of its effect. A command that has timed out
+/// meanwhile keeps the outcome that its sender got.
+pub(super) fn write_with_effect(connection: &Connection, write: &CommandWrite) -> Result<(), CommitError> {
+    match write {
+        CommandWrite::Admitted(record) => admit(connection, record),
+        CommandWrite::Settled(it) => insert_outcome(connection, it, usize::MAX, "WHERE settled IS NULL"),
+    }
 }
 
 fn insert_outcome(

@@ -34,7 +34,7 @@ pub struct SessionCursor(i64);
 
 /// An overview of the journal at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Survey {
+pub struct JournalSummary {
     /// The schema of the database: 1000 times the major number plus the minor one.
     pub schema: i64,
     /// How many sessions are stored.
@@ -121,8 +121,8 @@ impl Journal {
     }
 
     /// Returns an overview of the journal.
-    pub async fn survey(&self) -> Result<Survey, ReadError> {
-        self.shared.readers.run(survey).await
+    pub async fn summarize(&self) -> Result<JournalSummary, ReadError> {
+        self.shared.readers.run(summarize).await
     }
 
     /// Lists the losses found since the loss numbered `since`, newest first.
@@ -259,14 +259,14 @@ fn is_checkpoint_valid(
     }))
 }
 
-fn survey(connection: &Connection) -> Result<Survey, ReadError> {
+fn summarize(connection: &Connection) -> Result<JournalSummary, ReadError> {
     let used = used_bytes(connection)?;
     let moment = connection.unchecked_transaction()?;
     let (losses, newest_loss) = moment.query_row("SELECT count(*), coalesce(max(key), 0) FROM loss", [], |row| {
         Ok((row::unsigned(row.get(0)?), row.get(1)?))
     })?;
     let count = |query| moment.query_row(query, [], |row| row.get(0).map(row::unsigned));
-    Ok(Survey {
+    Ok(JournalSummary {
         schema: moment.pragma_query_value(None, "user_version", |row| row.get(0))?,
         sessions: count("SELECT sessions FROM tally")?,
         used_bytes: used,

@@ -32,6 +32,7 @@
 //! other columns of the row.
 
 mod apply;
+pub mod backup;
 mod checksum;
 mod commands;
 mod deferred;
@@ -81,7 +82,7 @@ use crate::kernel::time::Now;
 
 pub use commands::CommandWrite;
 pub use error::{CommitError, Conflict, JobError, OpenError, ReadError};
-pub use inspect::{FileSizes, SessionCursor, SessionSize, Survey};
+pub use inspect::{FileSizes, JournalSummary, SessionCursor, SessionSize};
 pub use record::{
     Batch, Block, Checkpoint, Create, Durability, LinePage, ListQuery, Loss, LossReason, LossRecord, LostLine,
     LostSummary, Meta, Options, Page, Stats, StoredSession,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::CommandWrite;
 use super::reader::LargePagePermit;
-use crate::kernel::command_log::record::OutcomeRecord;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
@@ -168,8 +168,8 @@ pub struct Batch {
     pub meta: Option<Meta>,
     /// The state to restore from; it replaces the previous checkpoint.
     pub checkpoint: Option<Checkpoint>,
-    /// The outcomes of the commands whose effect this is.
-    pub outcomes: Vec<OutcomeRecord>,
+    /// The admissions and outcomes of the commands whose effect this is.
+    pub commands: Vec<CommandWrite>,
     /// When the reply is sent.
     pub durability: Durability,
     /// Whether the batch may use the disk reserve: it ends something, and is small.
@@ -187,7 +187,7 @@ impl Batch {
             block: None,
             meta: None,
             checkpoint: None,
-            outcomes: Vec::new(),
+            commands: Vec::new(),
             durability: Durability::Written,
             urgent: false,
         }
@@ -204,7 +204,7 @@ impl Batch {
             && self.reserved_seq.is_none()
             && self.meta.is_none()
             && self.checkpoint.is_none()
-            && self.outcomes.is_empty()
+            && self.commands.is_empty()
     }
 
     /// Returns whether the batch holds only events and need not be synced.

@@ -97,14 +97,14 @@ fn tune(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn pragma_integer(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+pub(super) fn pragma_integer(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, pragma, |row| row.get(0))
 }
 
 /// The application id: `push` in ASCII.
 pub(super) const APPLICATION_ID: i64 = 0x7075_7368;
 /// The factor of the major number in `user_version`.
-const MAJOR: i64 = 1000;
+pub(super) const MAJOR: i64 = 1000;
 /// The schema that this program writes.
 pub(super) const CURRENT_SCHEMA: i64 = 1002;
 /// The maximum length of the log after its content has been checkpointed.

@@ -17,7 +17,7 @@ pub use super::participant::{Right, Rights};
 use super::quorum::Quorum;
 use super::refusal::Refusal;
 use super::time::Now;
-pub use policy::{AccessKind, CommandPolicy, Idempotency, Urgency};
+pub use policy::{AccessKind, Action, CommandPolicy, Idempotency, Queue};
 
 /// The sender of a command. It is derived from the connection, never from what the client claims.
 #[derive(Debug, Clone, PartialEq, Eq)]

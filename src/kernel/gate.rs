@@ -159,9 +159,13 @@ pub const POLICY: &str = "policy";
 /// The error kind of a call that such a rule denied while the run continues.
 pub const DENIED_BY_POLICY: &str = "DENIED_BY_POLICY";
 
-/// Returns whether a rule answers gates, instead of matching single calls.
-pub fn is_approval_policy(rule: &str) -> bool {
-    matches!(rule, APPROVE_ALL | DENY_ALL)
+/// The rule of a run whose message somebody other than the owner has sent: the commands that the message contains, steps
+/// of a playbook and acceptance checks, ask first and run confined.
+pub const CONFINED: &str = "confined";
+
+/// Returns whether a rule applies to the run as a whole, instead of matching single calls.
+pub fn is_run_policy(rule: &str) -> bool {
+    matches!(rule, APPROVE_ALL | DENY_ALL | CONFINED)
 }
 
 /// The kind of a gate about a call whose result is unknown.

@@ -3,7 +3,7 @@
 //! Requests, replies and errors are independent of any protocol. Each protocol is pure and depends on them, the kernel and
 //! its records only. It does no I/O, reads no clock and mints no ids, and no protocol names another.
 
-pub mod command_policy;
+mod action;
 pub mod command_protocol;
 pub mod error;
 pub mod intent;
@@ -17,9 +17,13 @@ pub mod reply;
 /// The format of session files, which other programs read and write too.
 pub use pi::session_file;
 
+use std::time::Duration;
+
 use crate::kernel::command::PrivateEvent;
 use crate::kernel::event::Event;
 use crate::kernel::id::SessionId;
+use crate::kernel::time::Now;
+use crate::transport::canonical_json::JsonError;
 use error::ErrorBody;
 use intent::{Malformed, Request, RequestTag};
 use reply::Reply;
@@ -33,6 +37,12 @@ pub trait Protocol: Send + Sync {
     /// Appends what the daemon sends first.
     fn open(&self, out: &mut Vec<u8>);
 
+    /// Returns whether frames are JSON objects. The driver checks such a frame before it is decoded, and rewrites it:
+    /// valid UTF-8, nested to a limited depth, no duplicate keys, and no white space between tokens.
+    fn is_json(&self) -> bool {
+        true
+    }
+
     /// Decodes a frame.
     ///
     /// # Errors
@@ -40,18 +50,25 @@ pub trait Protocol: Send + Sync {
     /// Returns what is refused, and why, if the frame is not a request.
     fn decode(&self, frame: &[u8]) -> Result<Request, Malformed>;
 
+    /// Returns the refusal of a frame that is not acceptable JSON.
+    fn unreadable(&self, frame: &[u8], why: &JsonError) -> Malformed;
+
     /// Returns the refusal of a frame of `bytes` bytes, which exceeds the limit; `head` and `tail` are its first and last
     /// bytes.
     fn too_long(&self, bytes: u64, limit: usize, head: &[u8], tail: &[u8]) -> Malformed;
 
-    /// Decodes a binary frame, whose content is discarded. Unless a protocol has its own refusal, it is an empty frame.
-    ///
-    /// # Errors
-    ///
-    /// Returns what is refused, and why.
-    fn binary(&self) -> Result<Request, Malformed> {
-        self.decode(b"")
+    /// Returns the refusal of a binary frame. Unless a protocol has its own, it is that of an empty frame.
+    fn binary(&self) -> Malformed {
+        self.unreadable(b"", &JsonError::NotJson { at: 0 })
     }
+
+    /// Returns how often the driver calls [`Self::tick`]; by default never, and an idle connection needs no timer.
+    fn tick_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Appends what is due at a time whatever else happens, such as a heartbeat.
+    fn tick(&self, _now: Now, _out: &mut Vec<u8>) {}
 
     /// Returns whether the daemon gives a request without an id one, under which it is answered.
     fn needs_request_ids(&self) -> bool {

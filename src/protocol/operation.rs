@@ -1,6 +1,5 @@
 //! The operations that a command can request, independent of any protocol.
 
-use super::command_policy::CommandPolicy;
 use crate::kernel::event::Image;
 use crate::kernel::id::Json;
 
@@ -13,8 +12,8 @@ pub struct CommandRequest {
     pub if_version: Option<u64>,
     /// The idempotency key that a retry repeats.
     pub idempotency_key: Option<String>,
-    /// How the command log treats it.
-    pub policy: CommandPolicy,
+    /// The time limit in milliseconds; the command fails when it is exceeded.
+    pub time_limit: Option<u64>,
     /// The command without its id and idempotency key: two equivalent commands have equal text.
     pub canonical: String,
     /// What it does.

@@ -6,6 +6,7 @@
 use memchr::memchr;
 
 use super::error::ModelError;
+use super::turn_decoder::EventFraming;
 
 /// Splits bytes into lines.
 #[derive(Debug)]
@@ -20,8 +21,22 @@ impl LineSplitter {
         Self { partial: Vec::new(), limit }
     }
 
-    /// Passes every line that `bytes` completes to `each`, without its line end.
-    pub(super) fn feed(
+    fn append_partial(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
+        if self.partial.len() + bytes.len() > self.limit {
+            return Err(line_too_long(&self.partial, self.limit));
+        }
+        self.partial.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn check_length<'a>(&self, line: &'a [u8]) -> Result<&'a [u8], ModelError> {
+        if line.len() > self.limit { Err(line_too_long(line, self.limit)) } else { Ok(line) }
+    }
+}
+
+/// A line without its end is an event.
+impl EventFraming for LineSplitter {
+    fn feed(
         &mut self,
         mut bytes: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), ModelError>,
@@ -41,22 +56,9 @@ impl LineSplitter {
         self.append_partial(bytes)
     }
 
-    /// Passes the rest to `each` at the end of the input.
-    pub(super) fn finish(&mut self, each: impl FnOnce(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError> {
+    fn finish(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError> {
         let rest = std::mem::take(&mut self.partial);
         if rest.is_empty() { Ok(()) } else { each(strip_cr(&rest)) }
-    }
-
-    fn append_partial(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
-        if self.partial.len() + bytes.len() > self.limit {
-            return Err(line_too_long(&self.partial, self.limit));
-        }
-        self.partial.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn check_length<'a>(&self, line: &'a [u8]) -> Result<&'a [u8], ModelError> {
-        if line.len() > self.limit { Err(line_too_long(line, self.limit)) } else { Ok(line) }
     }
 }
 
@@ -87,19 +89,16 @@ impl SseDecoder {
         let buffer = EventBuffer { data: Vec::new(), data_state: DataState::Empty, limit };
         Self { lines: LineSplitter::new(limit), buffer }
     }
+}
 
-    /// Passes the data of every event that `bytes` completes to `each`.
-    pub(super) fn feed(
-        &mut self,
-        bytes: &[u8],
-        mut each: impl FnMut(&[u8]) -> Result<(), ModelError>,
-    ) -> Result<(), ModelError> {
+impl EventFraming for SseDecoder {
+    fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError> {
         let Self { lines, buffer } = self;
         lines.feed(bytes, |line| buffer.accept_line(line, &mut each))
     }
 
-    /// Passes the rest to `each`: some servers omit the empty line after their last event.
-    pub(super) fn finish(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError> {
+    /// Some servers omit the empty line after their last event.
+    fn finish(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError> {
         let Self { lines, buffer } = self;
         lines.finish(|line| buffer.accept_line(line, &mut each))?;
         buffer.accept_line(b"", &mut each)

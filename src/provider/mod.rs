@@ -28,9 +28,9 @@ mod reports;
 pub mod retry;
 #[cfg(test)]
 mod samples;
-mod sse_turn;
 mod target;
 mod turn_builder;
+mod turn_decoder;
 mod turn_stream;
 mod window;
 

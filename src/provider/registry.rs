@@ -13,7 +13,7 @@ use super::dialect::{self, BUILT_IN, Dialect, Dialects};
 use super::endpoint::Endpoint;
 use super::error::{ModelError, ModelErrorKind};
 use super::http::{HttpClient, read_body};
-use super::keys::{AskKeyring, Key, KeySource, KeyStore, Keyring, ResolvedKey};
+use super::keys::{Key, KeySource, KeyStore, Keyring, KeyringUse, ResolvedKey};
 use super::limits::Limits;
 use super::model::{Request, Thinking};
 use super::playbook;
@@ -195,7 +195,7 @@ impl ModelRegistry {
         let nothing = Environment::new();
         let Ok(settings) = self.settings(provider) else { return false };
         let Ok(endpoint) = self.endpoint(provider, settings, &nothing) else { return false };
-        let found = self.keys.find(provider, &key_variable(provider), &nothing, AskKeyring::No).await;
+        let found = self.keys.find(provider, &key_variable(provider), &nothing, KeyringUse::No).await;
         found.is_ok_and(|found| found.is_some() || !endpoint.requires_key())
     }
 
@@ -286,7 +286,7 @@ impl ModelRegistry {
         environment: &Environment,
     ) -> Result<Option<ResolvedKey>, ModelError> {
         // A loopback server rarely requires a key, and a keyring is slow to answer.
-        let keyring = if endpoint.is_loopback() { AskKeyring::No } else { AskKeyring::Yes };
+        let keyring = if endpoint.is_loopback() { KeyringUse::No } else { KeyringUse::Yes };
         let found = self.keys.find(provider, &key_variable(provider), environment, keyring).await;
         found.map_err(|error| {
             let message = format!("cannot look up the key for {provider}: {error}");

@@ -16,4 +16,5 @@ use decode::is_known_kind;
 pub(crate) use decode::{EventDecoder, gate_question, names_audience};
 pub use decode::{RecordError, decode_event, seq_of};
 pub use encode::event_line;
+pub(crate) use tool_compat::strip_synthetic_run_id;
 pub use tool_compat::user_command_run_id;

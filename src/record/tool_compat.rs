@@ -21,7 +21,7 @@ pub fn user_command_run_id(call: &CallId) -> RunId {
 }
 
 /// Removes the synthetic run id from a decoded event.
-pub(super) fn strip_synthetic_run_id(event: Event) -> Event {
+pub(crate) fn strip_synthetic_run_id(event: Event) -> Event {
     if !event.run.as_ref().is_some_and(|run| run.as_str().ends_with(SYNTHETIC_SUFFIX)) {
         return event;
     }

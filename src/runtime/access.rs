@@ -1,8 +1,5 @@
-//! Access of connections: the sessions that a client on the network may use, and the rights that requests and operations
-//! need before they reach a session.
-//!
-//! The kernel's table has the rights of commands. The tables here are for what is no command of a session, or consists
-//! of several.
+//! Access of connections: the sessions that a client on the network may use, and the rights that requests need before
+//! they reach a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +10,6 @@ use crate::kernel::id::{ConnectionId, ParticipantId, SessionId};
 use crate::kernel::participant::Participant;
 use crate::protocol::error::{Code, ErrorBody};
 use crate::protocol::intent::{Intent, Join, SessionIntent};
-use crate::protocol::operation::Operation;
 
 /// Who is behind a connection, the sessions that it may use, and the participant as which it has joined each of them.
 #[derive(Debug)]
@@ -150,69 +146,7 @@ fn not_permitted(right: Right) -> ErrorBody {
 /// Returns the right that a request needs before it is handled. A request to a session that is a command needs none
 /// here: its session decides.
 const fn intent_right(intent: &Intent) -> Right {
-    match intent {
-        Intent::Hello { .. }
-        | Intent::Ping
-        | Intent::ListSessions(_)
-        | Intent::ListApprovals { .. }
-        | Intent::ListProviders
-        | Intent::Search(_)
-        | Intent::Stats(_)
-        | Intent::Metrics { .. }
-        | Intent::SwitchProtocol(_)
-        | Intent::Command(_) => Right::Read,
-        Intent::StartSession(_) => Right::Prompt,
-        // A deletion removes the history for everybody.
-        Intent::Session { body: SessionIntent::Delete { .. }, .. } => Right::Own,
-        Intent::Session { .. } => Right::Read,
-        Intent::Reload
-        | Intent::ListGrants
-        | Intent::RevokeGrant { .. }
-        | Intent::CheckJournal { .. }
-        | Intent::Drain { .. } => Right::Own,
-    }
-}
-
-/// Returns the right that an operation needs.
-pub(super) const fn operation_right(operation: &Operation) -> Right {
-    match operation {
-        Operation::ListSessions
-        | Operation::Subscribe
-        | Operation::Metrics
-        | Operation::Health
-        | Operation::ListStoredSessions
-        | Operation::ListModels
-        | Operation::ListSlashCommands
-        | Operation::ListSkills
-        | Operation::ListTools
-        | Operation::ListSessionFiles
-        | Operation::Describe
-        | Operation::Messages
-        | Operation::Statistics
-        | Operation::ForkMessages
-        | Operation::LastText
-        | Operation::ContextUsage => Right::Read,
-        Operation::CreateSession { .. }
-        | Operation::Prompt { .. }
-        | Operation::Queue(_)
-        | Operation::Compact { .. } => Right::Prompt,
-        Operation::Steer(_) => Right::Steer,
-        Operation::Answer { .. } => Right::Decide,
-        Operation::Cancel | Operation::StopCompaction | Operation::StopRetry | Operation::StopShell => Right::Interrupt,
-        Operation::Fork { .. } => Right::Fork,
-        Operation::UnloadSession => Right::EndSession,
-        Operation::SetModel { .. }
-        | Operation::CycleModel { .. }
-        | Operation::SetThinking { .. }
-        | Operation::CycleThinking
-        | Operation::Rename { .. }
-        | Operation::SetAutoCompaction { .. }
-        | Operation::SetAutoRetry { .. } => Right::Configure,
-        // These read or write files of the owner, run a command as the owner, or replace the conversation.
-        Operation::LoadSession { .. }
-        | Operation::SwitchFile { .. }
-        | Operation::Export { .. }
-        | Operation::NewConversation { .. }
-        | Operation::RunShell { .. } => Right::Own,
-    }
+    let session_decides =
+        matches!(intent, Intent::Session { body, .. } if !matches!(body, SessionIntent::Delete { .. }));
+    if session_decides { Right::Read } else { intent.action().policy().right }
 }

@@ -57,7 +57,7 @@ impl Reader {
             reply_guard: ReplyGuard::new(|reply| drop(sender.send(reply))),
             outbox: Arc::clone(&self.outbox),
             environment: None,
-            record: None,
+            part: None,
         };
         assert!(lane.send_request(Box::new(request)).is_ok());
         timeout(TIMEOUT, reply).await.unwrap().unwrap().unwrap().result

@@ -4,25 +4,30 @@
 //! does not read the responses. The writer reads events at its own pace from the feeds, or from the journal if it has
 //! fallen behind. Neither delays a session.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, error, trace};
 
 use super::commands::Peer;
 use super::connection_writer;
 use super::outbox::{EventForm, Outbox, OutboxItem, RequestPermit};
 use super::protocols::{Endpoint, ProtocolRegistry};
-use super::request_order::{QUERIES_PER_COMMAND, RequestClass};
+use super::request_order::QUERIES_PER_COMMAND;
 use super::requests::RequestHandler;
 use super::server::{CLOSE_TIMEOUT, Server};
+use crate::kernel::command::Queue;
 use crate::kernel::id::ConnectionId;
 use crate::protocol::intent::{Intent, Malformed, Request, SwitchProtocol};
 use crate::protocol::{EventEncoding, Protocol};
+use crate::transport::canonical_json::{self, canonicalize};
 use crate::transport::frames::{CloseReason, Frame, FrameReader, FrameWriter};
 use crate::transport::local;
 
@@ -98,9 +103,14 @@ pub(super) async fn drive(
         }
         written = &mut writer => ConnectionEnd::Written(written.ok().flatten()),
         () = server.hub().services().disconnecting.wait() => {
+            // All lanes have ended; the views may not have passed on their last events.
+            if let Some(commands) = &endpoint.commands {
+                let _ = timeout(CLOSE_TIMEOUT, commands.wait_until_delivered()).await;
+            }
             outbox.close_because(CloseReason::GoingAway);
             ConnectionEnd::Answered(None)
         }
+        never = tick(server, &*endpoint.protocol, &outbox) => match never {},
     };
     let written = match over {
         ConnectionEnd::Answered(switch) => {
@@ -125,6 +135,27 @@ pub(super) async fn drive(
     };
     close(reader, written, outbox.close_reason()).await;
     None
+}
+
+/// Sends what is due at certain times, if the protocol has that.
+async fn tick(server: &Server, protocol: &dyn Protocol, outbox: &Outbox) -> Infallible {
+    match protocol.tick_interval() {
+        // Boxed, so that other connections do not hold its memory.
+        Some(interval) => Box::pin(tick_every(interval, server, protocol, outbox)).await,
+        None => pending().await,
+    }
+}
+
+/// The queue is bounded: a peer that reads nothing is disconnected.
+async fn tick_every(interval: Duration, server: &Server, protocol: &dyn Protocol, outbox: &Outbox) -> Infallible {
+    loop {
+        sleep(interval).await;
+        let mut frames = Vec::new();
+        protocol.tick(server.hub().services().clock.now(), &mut frames);
+        for frame in frames.split(|byte| *byte == b'\n').filter(|frame| !frame.is_empty()) {
+            outbox.push_line(Bytes::copy_from_slice(frame));
+        }
+    }
 }
 
 /// Creates the outbox of a connection, with the greeting of its protocol.
@@ -181,11 +212,11 @@ struct RequestPermits {
 /// Whether a request is handled or refused.
 enum Admission {
     Admitted(RequestPermit),
-    /// Too many requests of its class are unanswered; the permit is for the refusal.
+    /// Too many requests of its queue are unanswered; the permit is for the refusal.
     Refused(RequestPermit),
 }
 
-/// The maximum number of unanswered cancels and decisions of one connection.
+/// The maximum number of unanswered control requests of one connection.
 const MAX_CONTROL: usize = 16;
 
 impl RequestPermits {
@@ -196,13 +227,13 @@ impl RequestPermits {
         Self { commands, queries, control, immediate, limit }
     }
 
-    /// Admits or refuses a request of a class; `None` if the connection ends.
-    async fn admit(&self, class: RequestClass) -> Option<Admission> {
-        let bounded = match class {
-            RequestClass::Control => return Some(Admission::Admitted(acquire(&self.control).await?)),
-            RequestClass::Immediate => return Some(Admission::Admitted(acquire(&self.immediate).await?)),
-            RequestClass::Command => &self.commands,
-            RequestClass::Query => &self.queries,
+    /// Admits or refuses a request for a queue; `None` if the connection ends.
+    async fn admit(&self, queue: Queue) -> Option<Admission> {
+        let bounded = match queue {
+            Queue::Control => return Some(Admission::Admitted(acquire(&self.control).await?)),
+            Queue::Immediate => return Some(Admission::Admitted(acquire(&self.immediate).await?)),
+            Queue::Change | Queue::LongChange => &self.commands,
+            Queue::Read => &self.queries,
         };
         match Arc::clone(bounded).try_acquire_owned() {
             Ok(permit) => Some(Admission::Admitted(RequestPermit::new(permit))),
@@ -252,6 +283,7 @@ async fn read_requests(
     permits: &RequestPermits,
 ) -> Option<ProtocolSwitch> {
     let mut first_request_timeout = endpoint.first_request_timeout;
+    let depth = handler.server().hub().services().limits.line_depth;
     while !handler.is_closed() {
         let next = match first_request_timeout.take() {
             Some(limit) => timeout(limit, reader.next()).await.unwrap_or_else(|_| {
@@ -271,7 +303,7 @@ async fn read_requests(
         if let Frame::TooLong { .. } = frame {
             handler.count_oversized();
         }
-        let request = match decode(&*endpoint.protocol, &frame, endpoint.frame_bytes) {
+        let request = match decode(&*endpoint.protocol, &frame, endpoint.frame_bytes, depth) {
             // The command log has limits of its own.
             Ok(Request { tag, intent: Intent::Command(command) }) => {
                 handler.submit(tag, *command);
@@ -279,8 +311,8 @@ async fn read_requests(
             }
             request => request,
         };
-        let class = request.as_ref().map_or(RequestClass::Immediate, |request| RequestClass::of(&request.intent));
-        match (request, permits.admit(class).await?) {
+        let queue = request.as_ref().map_or(Queue::Immediate, |request| request.intent.action().policy().queue);
+        match (request, permits.admit(queue).await?) {
             (Ok(Request { tag, intent: Intent::SwitchProtocol(request) }), _) => {
                 let answer = handler.protocol_switched(tag);
                 return Some(ProtocolSwitch { request: *request, answer });
@@ -295,13 +327,18 @@ async fn read_requests(
     None
 }
 
-fn decode(protocol: &dyn Protocol, frame: &Frame, limit: usize) -> Result<Request, Malformed> {
+/// Decodes a frame; one of JSON is checked and rewritten first.
+fn decode(protocol: &dyn Protocol, frame: &Frame, limit: usize, depth: usize) -> Result<Request, Malformed> {
     match frame {
         Frame::Text(bytes) => {
             trace!(bytes = bytes.len(), "frame");
-            protocol.decode(bytes)
+            if !protocol.is_json() {
+                return protocol.decode(bytes);
+            }
+            let line = canonicalize(bytes, canonical_json::Limits { depth });
+            protocol.decode(&line.map_err(|why| protocol.unreadable(bytes, &why))?)
         }
         Frame::TooLong { bytes, excerpt } => Err(protocol.too_long(*bytes, limit, excerpt.head(), excerpt.tail())),
-        Frame::Binary => protocol.binary(),
+        Frame::Binary => Err(protocol.binary()),
     }
 }

@@ -92,7 +92,7 @@ async fn prepare(
         reply_guard,
         outbox: Arc::clone(outbox),
         environment: None,
-        record: None,
+        part: None,
     };
     let interrupted = || lane_error(&super::lane::LaneError::Interrupted);
     lane.send_request(Box::new(request)).map_err(|_| interrupted())?;

@@ -93,22 +93,22 @@ pub(super) async fn check(
 }
 
 async fn describe(journal: &Journal) -> Result<JournalCheck, ReadError> {
-    let (survey, sizes, stats) = (journal.survey().await?, journal.file_sizes(), journal.stats());
+    let (summary, sizes, stats) = (journal.summarize().await?, journal.file_sizes(), journal.stats());
     Ok(JournalCheck {
-        schema: survey.schema,
-        sessions: survey.sessions,
-        used_bytes: survey.used_bytes,
+        schema: summary.schema,
+        sessions: summary.sessions,
+        used_bytes: summary.used_bytes,
         database_bytes: sizes.database,
         log_bytes: sizes.log,
         marks_bytes: sizes.marks,
         set_aside_files: sizes.set_aside_files,
         set_aside_bytes: sizes.set_aside_bytes,
-        set_aside_blocks: survey.set_aside_blocks,
+        set_aside_blocks: summary.set_aside_blocks,
         clean_shutdown: journal.was_closed_cleanly(),
         marks_enabled: stats.marks_enabled,
         disk_full: stats.full,
         sync_failed: stats.failed,
-        losses_total: survey.losses,
+        losses_total: summary.losses,
         losses: loss_rows(journal.losses(LIST_LIMIT).await?),
         integrity: None,
     })
@@ -116,7 +116,7 @@ async fn describe(journal: &Journal) -> Result<JournalCheck, ReadError> {
 
 /// Verifies every event of every session; repairs and reports what is missing.
 async fn verify(journal: &Journal, is_wanted: impl Fn() -> bool) -> Result<IntegrityReport, ReadError> {
-    let before = journal.survey().await?.newest_loss;
+    let before = journal.summarize().await?.newest_loss;
     let mut proof = IntegrityReport::default();
     for session in truncated_sessions(journal).await? {
         if let Err(error) = journal.repair(session.clone()).await {

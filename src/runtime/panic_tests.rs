@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::lane::{LaneError, LaneRequest, ReplyGuard};
-use super::outbox::{EventForm, Outbox};
-use super::test_daemon::{TIMEOUT, TestDaemon};
-use crate::kernel::command::{Caller, Command};
-use crate::kernel::id::{ConnectionId, SessionId};
-use crate::provider::Starter;
+use super::lane::{LaneError, ReplyGuard};
+use super::test_daemon::{TIMEOUT, TestDaemon, lane_request};
+use crate::kernel::command::Command;
+use crate::kernel::id::SessionId;
 
 #[tokio::test]
 async fn a_provider_panic_interrupts_its_session_and_no_other() {
@@ -51,12 +49,12 @@ async fn requests_waiting_for_a_panicked_lane_are_answered_and_no_committed_even
     // All requests are in the inbox before the lane runs; the first reply panics.
     let lane = daemon.server.hub().lane(&SessionId::from(session.clone())).await.unwrap().unwrap();
     let poison = ReplyGuard::new(|_| panic!("this reply callback panics"));
-    assert!(lane.send_request(lane_request(poison)).is_ok());
+    assert!(lane.send_request(lane_request(Command::Describe, poison)).is_ok());
     let waiting: Vec<_> = (0..10)
         .map(|_| {
             let (sender, reply) = oneshot::channel();
             let respond = ReplyGuard::new(move |reply| drop(sender.send(reply)));
-            assert!(lane.send_request(lane_request(respond)).is_ok());
+            assert!(lane.send_request(lane_request(Command::Describe, respond)).is_ok());
             reply
         })
         .collect();
@@ -88,22 +86,6 @@ async fn a_turn_that_panics_fails_its_run_and_nothing_else() {
     assert_eq!(complete["payload"]["outcome"], "failed", "{complete}");
     assert_eq!(owner.run(&session, "speak").await["payload"]["outcome"], "success");
     daemon.close().await;
-}
-
-fn lane_request(respond: ReplyGuard) -> Box<LaneRequest> {
-    let outbox = Outbox::new(ConnectionId(u64::MAX), EventForm::Record);
-    let caller = Caller::owner(outbox.id(), "test".to_owned());
-    let command = Command::Describe;
-    Box::new(LaneRequest {
-        caller,
-        command,
-        if_version: None,
-        starter: Starter::Person,
-        reply_guard: respond,
-        outbox,
-        environment: None,
-        record: None,
-    })
 }
 
 fn assert_rising(events: &[Value]) {

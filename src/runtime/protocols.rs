@@ -122,7 +122,7 @@ impl ProtocolRegistry {
         let limits = server.hub().services().limits;
         let names = protocols.iter().map(|entry| entry.name).collect();
         let native = |names| {
-            let protocol = Arc::new(PushProtocol::new(DecodeLimits::default(), limits.line_depth, names));
+            let protocol = Arc::new(PushProtocol::new(DecodeLimits::default(), names));
             let first_request_timeout = Some(limits.first_line_timeout);
             Endpoint { first_request_timeout, ..Endpoint::new(protocol, limits.line_bytes) }
         };

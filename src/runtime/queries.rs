@@ -144,7 +144,7 @@ pub(super) async fn query_lane(
         reply_guard: respond,
         outbox,
         environment: None,
-        record: None,
+        part: None,
     };
     lane.send_request(Box::new(request)).ok()?;
     reply.await.ok()?.ok()?.ok()

@@ -14,59 +14,13 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::outbox::RequestPermit;
 use super::requests::RequestHandler;
+use crate::kernel::command::Queue;
 use crate::kernel::id::SessionId;
 use crate::protocol::error::{Code, ErrorBody};
-use crate::protocol::intent::{Intent, ParticipantIntent, Request, SessionIntent};
+use crate::protocol::intent::{Intent, Request, SessionIntent};
 
 /// The number of unanswered queries that a connection may have for each command.
 pub(super) const QUERIES_PER_COMMAND: usize = 4;
-
-/// The class of a request, which sets its order and its bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestClass {
-    /// It stops or decides something.
-    Control,
-    /// It changes something.
-    Command,
-    /// It only reads.
-    Query,
-    /// It is answered as soon as it is read.
-    Immediate,
-}
-
-impl RequestClass {
-    /// Returns the class of a request.
-    pub(super) const fn of(intent: &Intent) -> Self {
-        match intent {
-            Intent::Session {
-                body: SessionIntent::Cancel { .. } | SessionIntent::Decide(_) | SessionIntent::StopUserCommand { .. },
-                ..
-            } => Self::Control,
-            Intent::Session {
-                body:
-                    SessionIntent::Messages { .. }
-                    | SessionIntent::Snapshot
-                    | SessionIntent::ListQueue
-                    | SessionIntent::Participant(ParticipantIntent::List),
-                ..
-            }
-            | Intent::ListSessions(_)
-            | Intent::ListApprovals { .. }
-            | Intent::ListGrants
-            | Intent::Search(_)
-            | Intent::Stats(_)
-            | Intent::ListProviders
-            | Intent::Metrics { .. }
-            | Intent::CheckJournal { .. } => Self::Query,
-            Intent::Session { .. }
-            | Intent::StartSession(_)
-            | Intent::RevokeGrant { .. }
-            | Intent::Reload
-            | Intent::Drain { .. } => Self::Command,
-            Intent::Hello { .. } | Intent::Ping | Intent::SwitchProtocol(_) | Intent::Command(_) => Self::Immediate,
-        }
-    }
-}
 
 /// A request that was read and is not handled yet.
 pub(super) struct PendingRequest {
@@ -228,13 +182,14 @@ pub(super) fn too_many_requests(limit: usize) -> ErrorBody {
 impl RequestHandler {
     /// Handles a request in its order. The reader waits only for requests that are handled inline.
     pub(super) async fn dispatch(self: &Arc<Self>, request: Request, permit: RequestPermit) {
-        let class = RequestClass::of(&request.intent);
-        let command = (class == RequestClass::Command).then(|| self.request_order().track_command());
+        let queue = request.intent.action().policy().queue;
+        let is_change = matches!(queue, Queue::Change | Queue::LongChange);
+        let command = is_change.then(|| self.request_order().track_command());
         let pending = PendingRequest { request, permit, command };
-        let inline = match class {
-            RequestClass::Immediate => Some(pending),
-            RequestClass::Control | RequestClass::Command => self.dispatch_command(pending),
-            RequestClass::Query => self.dispatch_query(pending),
+        let inline = match queue {
+            Queue::Immediate => Some(pending),
+            Queue::Control | Queue::Change | Queue::LongChange => self.dispatch_command(pending),
+            Queue::Read => self.dispatch_query(pending),
         };
         if let Some(pending) = inline {
             // Boxed, so that an idle connection does not hold its memory.

@@ -413,7 +413,7 @@ impl RequestHandler {
             reply_guard: respond,
             outbox,
             environment,
-            record: None,
+            part: None,
         });
         for _ in 0..MAX_RELOADS {
             let Ok(open) = &lane else { break };

@@ -10,14 +10,13 @@ use tokio::time::timeout;
 
 use super::lane::{DeleteReply, DeletionCause, LaneHandle, LaneRequest, ReplyGuard};
 use super::outbox::{EventForm, Outbox};
-use super::test_daemon::{Client, TIMEOUT, TestDaemon};
+use super::test_daemon::{Client, TIMEOUT, TestDaemon, lane_request};
 use crate::journal::{Batch, Block, Checkpoint, Journal};
-use crate::kernel::command::{Caller, Command, GateProposal, GateVote, Rights};
+use crate::kernel::command::{Command, GateProposal, GateVote, Rights};
 use crate::kernel::event::{ApprovalScope, Decision};
 use crate::kernel::id::{ConnectionId, GateId, Json, Seq, SessionId};
 use crate::kernel::quorum::Quorum;
 use crate::kernel::time::Now;
-use crate::provider::Starter;
 
 #[tokio::test]
 async fn an_undecodable_checkpoint_is_harmless_while_the_history_is_complete() {
@@ -329,21 +328,6 @@ fn panicking_vote(gate: &Value) -> Box<LaneRequest> {
         answer: Some(Json::new("\"no boolean\"")),
     };
     lane_request(Command::Decide(Box::new(vote)), ReplyGuard::new(|_| panic!("this reply callback panics")))
-}
-
-fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
-    let outbox = Outbox::new(ConnectionId(u64::MAX), EventForm::Record);
-    let caller = Caller::owner(outbox.id(), "test".to_owned());
-    Box::new(LaneRequest {
-        caller,
-        command,
-        if_version: None,
-        starter: Starter::Person,
-        reply_guard: respond,
-        outbox,
-        environment: None,
-        record: None,
-    })
 }
 
 /// Lets every ready task run: the runtime has one thread.

@@ -7,7 +7,7 @@ use super::generate;
 use crate::config::settings::rule::{Effect, Rule, RuleError};
 use crate::kernel::command::{Answer, Command, GateProposal, GateVote, Prompt, Repetition, Rights, Steer, UserCommand};
 use crate::kernel::environment::Environment;
-use crate::kernel::gate::is_approval_policy;
+use crate::kernel::gate::is_run_policy;
 use crate::kernel::id::{GateId, Json, MessageId, ParticipantId, SessionId};
 use crate::kernel::participant::{Authentication, Participant};
 use crate::protocol::intent::{self, ParticipantIntent, SessionIntent, SnapshotMode};
@@ -268,5 +268,5 @@ fn normalize_allow_rules(text: &str) -> Result<String, String> {
 
 /// Returns the error of the first invalid rule.
 fn invalid_rule(rules: &[String]) -> Option<RuleError> {
-    rules.iter().filter(|rule| !is_approval_policy(rule)).find_map(|rule| rule.parse::<Rule>().err())
+    rules.iter().filter(|rule| !is_run_policy(rule)).find_map(|rule| rule.parse::<Rule>().err())
 }

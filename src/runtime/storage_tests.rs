@@ -88,11 +88,62 @@ async fn a_pi_prompt_is_acknowledged_after_one_sync_and_a_pi_read_after_none() {
     daemon.close().await;
 }
 
-/// Sends a command of the Pi protocol, which must succeed.
-async fn pi_command(client: &mut Client, command: Value) {
+#[tokio::test]
+async fn every_pi_write_is_acknowledged_after_one_sync() {
+    let daemon = TestDaemon::without_background_syncs();
+    let cwd = daemon.root.path().join("project");
+    std::fs::create_dir(&cwd).unwrap();
+    let mut client = daemon.client().await;
+    client.get("speak", json!({"protocol": "pi", "cwd": cwd})).await;
+    // A conversation to fork, in a file that others can load.
+    pi_command(&mut client, json!({"id": "create", "type": "create_session", "sessionId": "s"})).await;
+    pi_command(&mut client, json!({"id": "p", "type": "prompt", "sessionId": "s", "message": "speak"})).await;
+    while client.line().await["event"]["type"] != "agent_end" {}
+    let state = pi_command(&mut client, json!({"id": "state", "type": "get_state", "sessionId": "s"})).await;
+    let messages = json!({"id": "f", "type": "get_fork_messages", "sessionId": "s"});
+    let entry = pi_command(&mut client, messages).await["messages"][0]["entryId"].clone();
+    let file = state["sessionFile"].as_str().unwrap().to_owned();
+    let syncs = || daemon.server.hub().services().journal.stats().syncs;
+    let writes = [
+        json!({"type": "set_session_name", "name": "n"}),
+        json!({"type": "set_thinking_level", "level": "high"}),
+        json!({"type": "cycle_thinking_level"}),
+        json!({"type": "set_auto_compaction", "enabled": false}),
+        json!({"type": "set_auto_retry", "enabled": false}),
+        json!({"type": "set_model", "provider": "ollama", "modelId": "m"}),
+        json!({"type": "export_html"}),
+        json!({"type": "abort"}),
+        json!({"type": "abort_bash"}),
+        json!({"type": "abort_retry"}),
+        json!({"type": "abort_compaction"}),
+        json!({"type": "create_session", "sessionId": "t"}),
+        json!({"type": "switch_session_file", "sessionId": "t", "sessionPath": file}),
+        json!({"type": "delete_session", "sessionId": "t"}),
+        json!({"type": "fork", "entryId": entry}),
+        json!({"type": "new_session"}),
+    ];
+    for (number, mut write) in writes.into_iter().enumerate() {
+        write["id"] = format!("w{number}").into();
+        if write["sessionId"].is_null() {
+            write["sessionId"] = "s".into();
+        }
+        let before = syncs();
+        pi_command(&mut client, write.clone()).await;
+        assert_eq!(syncs() - before, 1, "{write}");
+    }
+    let before = syncs();
+    let load = json!({"id": "load", "type": "load_session", "sessionId": "u", "sessionPath": file});
+    pi_command(&mut client, load).await;
+    assert_eq!(syncs() - before, 3, "it opens a session, imports finished runs and loads the session");
+    daemon.close().await;
+}
+
+/// Sends a command of the Pi protocol, which must succeed, and returns its result.
+async fn pi_command(client: &mut Client, command: Value) -> Value {
     client.send_line(&command).await;
     let response = pi_response(client).await;
     assert_eq!((&response["id"], &response["success"]), (&command["id"], &json!(true)), "{response}");
+    response["data"].clone()
 }
 
 /// Returns the next response of the Pi protocol.

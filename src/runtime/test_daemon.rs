@@ -22,10 +22,12 @@ use super::environments::Environments;
 use super::grants::GrantStore;
 use super::hub::Hub;
 use super::index::SearchIndex;
+use super::lane::{LaneRequest, ReplyGuard};
 use super::lifecycle::lost_line;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig as ModelHouse;
 use super::notify::NoticeQueue;
+use super::outbox::{EventForm, Outbox};
 use super::protocols::{self, ProtocolRegistry};
 use super::server::Server;
 use super::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
@@ -35,12 +37,13 @@ use crate::config::limits::Limits;
 use crate::config::paths::Paths;
 use crate::config::settings::NO_MODEL;
 use crate::journal::{Journal, Options};
+use crate::kernel::command::{Caller, Command};
 use crate::kernel::effect::{FinishReport, TurnRequest};
 use crate::kernel::event::{DenialEffect, Purpose, RunOutcome};
 use crate::kernel::id::{ConnectionId, MessageId};
 use crate::provider::dialect::BUILT_IN;
 use crate::provider::limits::Limits as ModelLimits;
-use crate::provider::{Provider, Question, ReportSender, TurnFuture};
+use crate::provider::{Provider, Question, ReportSender, Starter, TurnFuture};
 use crate::sandbox::LocalSandbox;
 use crate::tools::{EXEC, ToolSet};
 use crate::transport::line::{Line, Lines};
@@ -130,7 +133,7 @@ impl Provider for ScriptedProvider {
 
 /// A daemon without its process.
 pub(super) struct TestDaemon {
-    root: Arc<TempDir>,
+    pub(super) root: Arc<TempDir>,
     address: Address,
     pub(super) server: Arc<Server>,
     pub(super) provider: Arc<ScriptedProvider>,
@@ -175,6 +178,14 @@ impl TestDaemon {
         let syncs = Arc::clone(&disk);
         let open = |directory: &Path| Journal::open_with_sync(directory, options(), move || syncs.sync()).unwrap();
         (Self::start_in(root, limits, Clock::start(), open), disk)
+    }
+
+    /// Starts a daemon that syncs only what something waits for.
+    pub(super) fn without_background_syncs() -> Self {
+        let root = Arc::new(TempDir::new().unwrap());
+        let options = Options { sync_within: Duration::from_secs(3_600), ..options() };
+        let open = |directory: &Path| Journal::open(directory, options).unwrap();
+        Self::start_in(root, Limits::default(), Clock::start(), open)
     }
 
     fn start_in(root: Arc<TempDir>, limits: Limits, clock: Clock, open: impl FnOnce(&Path) -> Journal) -> Self {
@@ -392,3 +403,19 @@ impl Client {
 }
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns a request of the owner, from a connection of its own.
+pub(super) fn lane_request(command: Command, respond: ReplyGuard) -> Box<LaneRequest> {
+    let outbox = Outbox::new(ConnectionId(u64::MAX), EventForm::Record);
+    let caller = Caller::owner(outbox.id(), "test".to_owned());
+    Box::new(LaneRequest {
+        caller,
+        command,
+        if_version: None,
+        starter: Starter::Person,
+        reply_guard: respond,
+        outbox,
+        environment: None,
+        part: None,
+    })
+}

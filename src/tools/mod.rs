@@ -31,6 +31,7 @@ mod limits;
 mod list;
 mod partial_pem;
 mod patch;
+mod plan;
 mod read;
 mod request;
 mod resolve;

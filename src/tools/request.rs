@@ -44,7 +44,7 @@ pub fn parse_arguments<A: DeserializeOwned>(tool: &str, args: &str) -> Result<A,
 
 /// Describes what is wrong with arguments that were wrapped by [`wrap_unreadable`].
 fn describe_unreadable(args: &str) -> Option<String> {
-    let Unreadable { unreadable: text } = serde_json::from_str(args).ok()?;
+    let UnparsedArguments { unreadable: text } = serde_json::from_str(args).ok()?;
     Some(match serde_json::from_str(&text) {
         Err(error) => format!("they are not JSON: {error}"),
         Ok(Value::Object(_)) => "they contain a duplicate key, or are nested too deep".to_owned(),
@@ -57,14 +57,14 @@ fn describe_unreadable(args: &str) -> Option<String> {
 /// Wraps arguments that are not a JSON object.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Unreadable {
+struct UnparsedArguments {
     unreadable: String,
 }
 
 /// Wraps the arguments of a model that are not a JSON object into one, so that they can be stored and shown; they
 /// fit no tool.
 pub fn wrap_unreadable(text: String) -> String {
-    serde_json::json!(Unreadable { unreadable: text }).to_string()
+    serde_json::json!(UnparsedArguments { unreadable: text }).to_string()
 }
 
 impl Request {

@@ -23,6 +23,7 @@ static BUILTIN: LazyLock<ToolSet> = LazyLock::new(|| {
         Arc::new(super::diff::Diff),
         Arc::new(super::commit::Commit),
         Arc::new(super::fetch::Fetch),
+        Arc::new(super::plan::Plan),
     ])
 });
 

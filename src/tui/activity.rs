@@ -1,7 +1,7 @@
 //! What a run is doing, in words.
 
 use super::model::Millis;
-use crate::kernel::event::TokenUsage;
+use crate::display::usage::UsageTotal;
 
 /// The active run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,28 +16,6 @@ pub(crate) struct RunState {
     pub(crate) since: Millis,
     /// Its tokens and cost.
     pub(crate) usage: UsageTotal,
-}
-
-/// Tokens and cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct UsageTotal {
-    /// Input tokens.
-    pub(crate) input: u64,
-    /// Output tokens.
-    pub(crate) output: u64,
-    /// Millionths of a US dollar.
-    pub(crate) cost: Option<u64>,
-}
-
-impl UsageTotal {
-    /// Adds the usage of a turn.
-    pub(crate) fn add(&mut self, turn: &TokenUsage) {
-        self.input += turn.input;
-        self.output += turn.output;
-        if let Some(cost) = turn.cost {
-            *self.cost.get_or_insert(0) += cost;
-        }
-    }
 }
 
 /// What a run waits for.
@@ -102,15 +80,5 @@ impl RunState {
             Activity::Provider(words) => words.clone(),
             Activity::Stopping => "stopping".to_owned(),
         }
-    }
-}
-
-/// Formats a duration in whole seconds.
-pub(crate) fn elapsed(millis: Millis) -> String {
-    let seconds = millis / 1000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossterm::event::Event as TerminalEvent;
 use ratatui::text::{Line, Span};
+use tokio::sync::MutexGuard;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -12,10 +13,12 @@ use ulid::Ulid;
 
 use super::client_task::{AutoDecision, Call, Report, serve};
 use super::files;
+use super::key_reader::KEYS;
 use super::model::{Departure, Effect, Input, Millis, Model, Setup};
+use super::options::{Leave, Options, StartPosition, TuiError};
 use super::signals::{Signal, Signals};
 use super::terminal::TerminalGuard;
-use super::text::theme::Theme;
+use super::text::wrap::truncate;
 use super::update::{next_tick, update};
 use super::view;
 use super::writer::{Frame, InlineWriter};
@@ -33,67 +36,16 @@ const HISTORY_LINES: usize = 2000;
 const FRAME: Duration = Duration::from_millis(16);
 /// How long a new size must last before it is drawn.
 const RESIZE_PAUSE: Duration = Duration::from_millis(40);
+/// How wide rows are while the size changes: a narrower terminal makes more of wide rows, and moves the screen up.
+const RESIZE_WIDTH: u16 = 40;
 /// How long the first drawing waits for the history.
 const HISTORY_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long the last drawing may take.
+const LAST_DRAWING: Duration = Duration::from_secs(1);
+/// With how many lines that are not written yet no more events are read.
+const UNWRITTEN_LINES: usize = 5000;
 /// How many reports are applied between two drawings.
 const REPORTS: usize = 512;
-
-/// What the view shows.
-pub(crate) struct Options {
-    /// The session.
-    pub(crate) session: String,
-    /// The session as users name it.
-    pub(crate) handle: String,
-    /// The styles.
-    pub(crate) theme: Theme,
-    /// From where on the session is shown.
-    pub(crate) start: StartPosition,
-    /// What the user may do.
-    pub(crate) access: Access,
-    /// A message to send first.
-    pub(crate) first_message: Option<String>,
-    /// Decides approvals by a policy.
-    pub(crate) auto_decision: Option<AutoDecision>,
-}
-
-/// From where on a session is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StartPosition {
-    /// From a bounded number of events before the end.
-    NearEnd,
-    /// After this event.
-    After(u64),
-    /// The client follows the session already; the message of this run is not shown again.
-    Run(String),
-}
-
-/// How the view ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// The user left.
-    Detached {
-        /// Whether a run is active.
-        is_running: bool,
-    },
-    /// The user pressed Ctrl-C twice.
-    Interrupted {
-        /// Whether a run is active.
-        is_running: bool,
-    },
-    /// The observer has seen what it waited for.
-    Finished,
-}
-
-/// Why the view failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TuiError {
-    /// The daemon cannot be reached or refused a request.
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    /// The terminal cannot be used.
-    #[error("cannot use the terminal")]
-    Terminal(#[from] io::Error),
-}
 
 /// Shows a session until the user leaves or `observe` returns true for an event.
 pub(crate) async fn run(
@@ -113,7 +65,7 @@ pub(crate) async fn run(
     let mut app = App::start(client, options, snapshot, history_end)?;
     app.is_shortened = seen > 0;
     let outcome = app.run(notices, observe).await;
-    let left = app.finish(outcome);
+    let left = app.finish(outcome).await;
     app.task.abort();
     left
 }
@@ -128,7 +80,7 @@ struct App {
     writer: InlineWriter,
     terminal: TerminalGuard,
     signals: Signals,
-    keys: UnboundedReceiver<TerminalEvent>,
+    keys: MutexGuard<'static, UnboundedReceiver<TerminalEvent>>,
     calls: UnboundedSender<(u64, Call)>,
     reports: Receiver<Report>,
     task: JoinHandle<()>,
@@ -139,6 +91,8 @@ struct App {
     /// When the next drawing is due; none if nothing has changed.
     draw_at: Option<Instant>,
     drawn_at: Instant,
+    /// The approval whose card is being written.
+    drawn_card: Option<String>,
     /// Whether the beginning of the session is not shown.
     is_shortened: bool,
 }
@@ -164,6 +118,7 @@ impl App {
             snapshot,
             own_run,
             read_only: options.access != Access::Full,
+            can_switch: options.can_switch,
             history_end,
             size,
             full_output: is_playbook,
@@ -171,12 +126,14 @@ impl App {
             new_id: || format!("msg_{}", Ulid::generate()),
         };
         let started = Instant::now();
+        let mut model = Model::new(setup);
+        model.composer.restore(&options.draft.unwrap_or_default());
         Ok(Self {
-            model: Model::new(setup),
+            model,
             writer: InlineWriter::default(),
             terminal,
             signals,
-            keys: read_keys(),
+            keys: KEYS.try_lock().map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?,
             calls,
             reports,
             task,
@@ -186,6 +143,7 @@ impl App {
             started,
             draw_at: Some(started),
             drawn_at: started,
+            drawn_card: None,
             is_shortened: false,
         })
     }
@@ -198,21 +156,28 @@ impl App {
     ) -> Result<Leave, TuiError> {
         let mut effects = self.first_calls();
         loop {
-            if let Some(leave) = self.perform(std::mem::take(&mut effects))? {
+            if let Some(leave) = self.perform(std::mem::take(&mut effects)).await? {
                 return Ok(leave);
             }
-            // A terminal that cannot be written is gone, which detaches.
-            if self.draw_if_due().is_err() {
-                return Ok(self.detached());
-            }
+            self.draw_if_due()?;
             let draw_at = if self.awaits_history() { Some(self.started + HISTORY_TIMEOUT) } else { self.draw_at };
+            let (is_busy, is_behind) =
+                (self.terminal.is_busy(), self.model.transcript.finished_count() > UNWRITTEN_LINES);
             let tick = next_tick(&self.model).map(|at| Duration::from_millis(at.saturating_sub(now())));
             let input = tokio::select! {
                 biased;
                 signal = self.signals.next() => self.signal(signal),
                 Some(event) = self.keys.recv() => self.terminal_event(event),
+                written = self.terminal.written() => {
+                    // A terminal that cannot be written is gone, which detaches.
+                    if written.is_err() {
+                        return Ok(self.detached());
+                    }
+                    self.mark_card();
+                    None
+                }
                 Some(notice) = notices.recv() => Some(Input::Notice(notice)),
-                report = self.reports.recv() => match report {
+                report = self.reports.recv(), if !(is_busy && is_behind) => match report {
                     Some(report) => match self.report(report, observe, &mut effects)? {
                         Some(leave) => return Ok(leave),
                         None => None,
@@ -220,7 +185,7 @@ impl App {
                     None => return Ok(self.detached()),
                 },
                 Some(files) = self.files.1.recv() => Some(Input::Files(files)),
-                () = wait_until(draw_at) => None,
+                () = wait_until(draw_at), if !is_busy => None,
                 () = sleep(tick.unwrap_or_default()), if tick.is_some() => Some(Input::Tick),
             };
             if let Some(input) = input {
@@ -298,6 +263,7 @@ impl App {
         match signal {
             Signal::Interrupt => Some(Input::Interrupt),
             Signal::Detach => Some(Input::Detach),
+            Signal::Suspend => Some(Input::Suspend),
             Signal::Redraw => {
                 self.request_drawing(RESIZE_PAUSE);
                 None
@@ -320,7 +286,7 @@ impl App {
     }
 
     /// Performs effects; returns how the view ends, if it does.
-    fn perform(&mut self, effects: Vec<Effect>) -> Result<Option<Leave>, TuiError> {
+    async fn perform(&mut self, effects: Vec<Effect>) -> Result<Option<Leave>, TuiError> {
         for effect in effects {
             match effect {
                 // Without the task the daemon is lost, which the task reports.
@@ -329,14 +295,15 @@ impl App {
                 Effect::Leave(Departure::Interrupted) => {
                     return Ok(Some(Leave::Interrupted { is_running: self.model.run.is_some() }));
                 }
-                Effect::Suspend => self.suspend()?,
+                Effect::Switch(target) => return Ok(Some(Leave::Switch { target, draft: String::new() })),
+                Effect::Suspend => self.suspend().await?,
                 Effect::ListFiles(directory) => {
                     let sender = self.files.0.clone();
                     tokio::task::spawn_blocking(move || sender.blocking_send(files::list(&directory)));
                 }
-                Effect::Notify(text) => self.terminal.write(&notification(&text))?,
+                Effect::Notify(text) => self.terminal.write(notification(&text)),
                 Effect::Redraw => {
-                    self.terminal.write("\x1b[H\x1b[2J")?;
+                    self.terminal.write("\x1b[H\x1b[2J".to_owned());
                     self.writer.forget();
                     self.request_drawing(Duration::ZERO);
                 }
@@ -361,9 +328,10 @@ impl App {
         });
     }
 
+    /// Draws if it is time to. While the terminal has not taken the last drawing, changes are collected.
     fn draw_if_due(&mut self) -> Result<(), TuiError> {
         let is_due = self.draw_at.is_some_and(|at| at <= Instant::now());
-        if is_due && !self.awaits_history() {
+        if is_due && !self.terminal.is_busy() && !self.awaits_history() {
             self.draw(None)?;
         }
         Ok(())
@@ -381,41 +349,73 @@ impl App {
             let _ = update(&mut self.model, Input::Resize(size.0, size.1), now());
         }
         self.model.now = now();
+        self.draw_at = None;
         let mut finished = self.model.transcript.take_finished();
         if std::mem::take(&mut self.is_shortened) {
             let text = format!("earlier output: `push log {}`", self.model.handle);
             finished.insert(0, Line::from(Span::styled(text, self.model.theme.faint)));
         }
-        let text = match last {
-            Some(frame) => self.writer.draw(&finished, frame, size),
-            None => self.writer.draw(&finished, &view::draw(&self.model), size),
-        };
-        if !text.is_empty() {
-            self.terminal.write(&text)?;
+        let frame = last.cloned().unwrap_or_else(|| self.frame());
+        let text = self.writer.draw(&finished, &frame, size);
+        self.drawn_card = self.model.card.as_ref().filter(|_| last.is_none()).map(|card| card.pending.id().to_owned());
+        if text.is_empty() {
+            self.mark_card();
+        } else {
+            self.terminal.write(text);
         }
-        if last.is_none()
-            && let Some(card) = &mut self.model.card
-        {
-            // After the write, which takes as long as the terminal needs.
-            card.mark_drawn(now());
-        }
-        self.draw_at = None;
         self.drawn_at = Instant::now();
         Ok(())
     }
 
-    fn suspend(&mut self) -> Result<(), TuiError> {
+    fn frame(&mut self) -> Frame {
+        if !self.model.is_resizing() {
+            return view::draw(&self.model);
+        }
+        let size = self.model.size;
+        self.model.size.0 = size.0.min(RESIZE_WIDTH);
+        let mut frame = view::draw(&self.model);
+        frame.rows.iter_mut().for_each(|row| *row = truncate(row, self.model.size.0 - 1));
+        self.model.size = size;
+        frame
+    }
+
+    /// Records that a card is on the screen: not before the terminal has taken it.
+    fn mark_card(&mut self) {
+        let drawn = self.drawn_card.take_if(|_| !self.terminal.is_busy());
+        if let Some(card) = self.model.card.as_mut().filter(|card| Some(card.pending.id()) == drawn.as_deref()) {
+            card.mark_drawn(now());
+        }
+    }
+
+    /// Replaces the region by a last frame and waits until the terminal has it.
+    async fn draw_last(&mut self) -> Result<(), TuiError> {
+        self.terminal.drain(LAST_DRAWING).await?;
         self.draw(Some(&Frame::default()))?;
+        Ok(self.terminal.drain(LAST_DRAWING).await?)
+    }
+
+    async fn suspend(&mut self) -> Result<(), TuiError> {
+        // A terminal that takes no output keeps the region.
+        let _ = self.draw_last().await;
         self.terminal.suspend()?;
         self.writer.forget();
         self.request_drawing(Duration::ZERO);
         Ok(())
     }
 
+    /// Takes the draft along if another session is shown next.
+    fn keep_draft(&mut self, left: Leave) -> Leave {
+        let Leave::Switch { target, .. } = left else { return left };
+        let text = format!("left the session {}; Ctrl-P lists it", self.model.handle);
+        self.model.transcript.note(Style::Faint, &text, self.model.now);
+        Leave::Switch { target, draft: self.model.composer.discard() }
+    }
+
     /// Removes the region; what was written and not sent is printed, so that it is not lost.
-    fn finish(&mut self, outcome: Result<Leave, TuiError>) -> Result<Leave, TuiError> {
+    async fn finish(&mut self, outcome: Result<Leave, TuiError>) -> Result<Leave, TuiError> {
         let now = self.model.now;
         self.model.transcript.close(now);
+        let outcome = outcome.map(|left| self.keep_draft(left));
         let drafts = self.model.pending.values().filter_map(|pending| pending.draft.clone());
         let mut unsent: Vec<_> = drafts.map(|text| ("sent, and not confirmed by pushd:", text)).collect();
         unsent.push(("not sent:", self.model.composer.message()));
@@ -427,27 +427,16 @@ impl App {
                 self.model.transcript.note(Style::Strong, &format!("  {line}"), now);
             }
         }
-        let drawn = self.draw(Some(&Frame::default()));
+        let drawn = self.draw_last().await;
         let left = outcome?;
-        // A terminal that is gone needs no report.
         match (left, drawn) {
-            (Leave::Finished, drawn) => drawn.map(|()| left),
-            (Leave::Detached { .. } | Leave::Interrupted { .. }, _) => Ok(left),
+            (left @ (Leave::Finished | Leave::Switch { .. }), drawn) => drawn.map(|()| left),
+            // A terminal that is gone or takes no output needs no report.
+            (Leave::Interrupted { .. }, Err(_)) => Ok(Leave::Interrupted { is_running: false }),
+            (Leave::Detached { .. } | Leave::Unwritable, Err(_)) => Ok(Leave::Unwritable),
+            (left @ (Leave::Detached { .. } | Leave::Interrupted { .. } | Leave::Unwritable), Ok(())) => Ok(left),
         }
     }
-}
-
-/// Reads keys on a thread, which ends with the process.
-fn read_keys() -> UnboundedReceiver<TerminalEvent> {
-    let (sender, receiver) = unbounded_channel();
-    std::thread::spawn(move || {
-        while let Ok(event) = crossterm::event::read() {
-            if sender.send(event).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 async fn wait_until(at: Option<Instant>) {

@@ -12,11 +12,10 @@ use super::editor::Editor;
 use super::model::Millis;
 use crate::display::approval::{Decision, PendingApproval, Scope};
 use crate::display::form::DISMISS;
-use crate::kernel::event::Decision as Vote;
 
 /// For how long after its appearance a card ignores keys.
 pub(crate) const ARMING_MILLIS: Millis = 300;
-/// How long a decision by a letter waits for a letter that makes a message of it.
+/// How long a letter waits for another one that makes a message of it.
 pub(crate) const HOLD_MILLIS: Millis = 300;
 
 /// The card of a pending approval.
@@ -32,27 +31,21 @@ pub(crate) struct Card {
     pub(crate) entry: Entry,
     /// The selected choice.
     pub(crate) selected: usize,
-    /// Votes so far: to approve, to deny.
-    pub(crate) votes: (usize, usize),
     /// What was wrong with the last answer.
     pub(crate) problem: Option<String>,
     /// Whether a decision was sent.
     pub(crate) is_sent: bool,
-    /// A decision by a letter, which waits for a moment: the letter may be the first one of a message.
-    pub(crate) held: Option<HeldDecision>,
+    /// A letter, which waits for a moment before it acts: it may be the first one of a message.
+    pub(crate) held: Option<HeldKey>,
 }
 
-/// A decision that is sent unless the next key shows that it was not meant.
-#[derive(Debug)]
-pub(crate) struct HeldDecision {
+/// A letter that acts on the card unless another one follows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeldKey {
     /// The key.
     pub(crate) key: KeyEvent,
-    /// When it is sent.
+    /// When it acts.
     pub(crate) due: Millis,
-    /// The decision.
-    pub(crate) decision: Decision,
-    /// The rule in place of the offered one.
-    pub(crate) rule: Option<String>,
 }
 
 /// What is being entered in a card.
@@ -99,7 +92,6 @@ impl Card {
             is_viewed: false,
             entry,
             selected: 0,
-            votes: (0, 0),
             problem: None,
             is_sent: false,
             held: None,
@@ -114,14 +106,6 @@ impl Card {
     /// Returns whether keys decide: not before it was drawn and could be read.
     pub(crate) fn is_armed(&self, now: Millis) -> bool {
         self.shown_at.is_some_and(|at| now.saturating_sub(at) >= ARMING_MILLIS) && !self.is_sent
-    }
-
-    /// Counts a vote of another participant.
-    pub(crate) const fn count_vote(&mut self, vote: Vote) {
-        match vote {
-            Vote::Approve => self.votes.0 += 1,
-            Vote::Deny => self.votes.1 += 1,
-        }
     }
 
     /// Returns the choices: those of the approval or of its form.

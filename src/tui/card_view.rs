@@ -2,16 +2,15 @@
 
 use ratatui::text::{Line, Span};
 
-use super::activity::elapsed;
 use super::card::{Card, Entry};
 use super::editor::{Editor, label_none};
 use super::model::{Focus, Model};
 use super::painted::{self, QuestionExtent};
 use super::text::theme::Theme;
 use super::text::wrap::wrap_line;
+use crate::display::approval_view::context_lines;
 use crate::display::form::DISMISS;
 use crate::display::sanitize::{escape_line, sanitize_line};
-use crate::kernel::quorum::Quorum;
 
 /// The rows of a card, and the cursor in them.
 #[derive(Debug, Default)]
@@ -36,7 +35,9 @@ pub(crate) fn draw(model: &Model, card: &Card, height: usize) -> CardRows {
     let theme = &model.theme;
     let width = model.size.0.saturating_sub(4).max(8);
     let mut head = wrap(&Line::from(Span::styled(title(model, card), theme.attention)), width);
-    let details = painted::question(&card.pending.question, theme, QuestionExtent::Screen);
+    let mut details = painted::question(&card.pending.question, theme, QuestionExtent::Screen);
+    let context = context_lines(&card.pending.question, &model.cwd);
+    details.extend(context.into_iter().map(|line| Line::from(Span::styled(format!("  {line}"), theme.faint))));
     let (foot, cursor) = foot(model, card, width);
     let room = height.saturating_sub(head.len() + foot.len()).max(1);
     let mut hides_rows = details.iter().any(|line| line.to_string().trim_start_matches([' ', '│']).starts_with('…'));
@@ -91,29 +92,16 @@ fn fit_details(details: &[Line<'_>], width: u16, room: usize) -> (Vec<Line<'stat
 fn title(model: &Model, card: &Card) -> String {
     let question = &card.pending.question;
     let mut text = format!("? {}", escape_line(&question.title));
-    let expires = question.expires.0;
-    if expires > 0 {
-        text += &format!(" · expires in {}", elapsed(expires.saturating_sub(model.now)));
+    // The votes are counted there.
+    let pending = model.approvals.oldest().unwrap_or(&card.pending);
+    for part in pending.status(model.now) {
+        text += &format!(" · {part}");
     }
     let others = model.approvals.count().saturating_sub(1);
     if others > 0 {
         text += &format!(" · {others} more");
     }
-    if !question.quorum.is_single_vote() {
-        let (approve, deny) = card.votes;
-        text += &format!(" · {}; {approve} to approve, {deny} to deny", quorum_words(&question.quorum));
-    }
     text
-}
-
-fn quorum_words(quorum: &Quorum) -> String {
-    match quorum {
-        Quorum::Any(count) => format!("needs {count} votes"),
-        Quorum::All => "needs all votes".to_owned(),
-        Quorum::Majority => "needs a majority".to_owned(),
-        Quorum::Specific(voters) => format!("needs the votes of {} participants", voters.len()),
-        Quorum::Role { role, count } => format!("needs {count} votes of the role {role:?}"),
-    }
 }
 
 /// Returns the rows below the details: choices, the field that is being filled in, and the keys.
@@ -170,8 +158,11 @@ fn key_words(model: &Model, card: &Card) -> String {
     if model.read_only {
         return "read-only".to_owned();
     }
-    if card.is_sent || card.held.is_some() {
+    if card.is_sent {
         return "the decision is being sent".to_owned();
+    }
+    if card.held.is_some() {
+        return "…".to_owned();
     }
     if model.focus != Focus::Card {
         return "Tab answers".to_owned();

@@ -6,11 +6,16 @@
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 
 use super::files::{self, AttachedImage};
-use crate::client::{Client, Event, Grant, ListedApproval, QueuedMessage, Request, RequestError, SessionSnapshot};
+use crate::client::{
+    Client, Event, Grant, ListedApproval, QueuedMessage, Request, RequestError, SessionItem, SessionSnapshot,
+};
 use crate::display::approval::{Decision, PendingApproval};
 
 /// Decides approvals by the policy of a run; `None` leaves the decision to the user.
 pub(crate) type AutoDecision = Box<dyn Fn(&PendingApproval) -> Option<(Decision, Option<String>)> + Send>;
+
+/// How many sessions are listed.
+const LISTED_SESSIONS: u64 = 50;
 
 /// A request of the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +65,8 @@ pub(crate) enum Call {
     ListApprovals,
     /// Lists the remembered rules of all repositories.
     ListRules,
+    /// Lists the newest sessions.
+    ListSessions,
     /// Requests the state of the session.
     Snapshot,
     /// Compacts the conversation.
@@ -87,6 +94,8 @@ pub(crate) enum CallReply {
     Approvals(Vec<ListedApproval>),
     /// The remembered rules.
     Rules(Vec<Grant>),
+    /// Sessions, newest first.
+    Sessions(Vec<SessionItem>),
     /// The state of the session.
     Snapshot(Box<SessionSnapshot>),
 }
@@ -189,6 +198,10 @@ async fn execute(
             return Ok(CallReply::Approvals(client.request(Request::list_approvals(None)).await?.approvals));
         }
         Call::ListRules => return Ok(CallReply::Rules(client.request(Request::list_grants()).await?.grants)),
+        Call::ListSessions => {
+            let page = client.request(Request::list_sessions(LISTED_SESSIONS)).await?;
+            return Ok(CallReply::Sessions(page.sessions));
+        }
         Call::Snapshot => {
             let snapshot = client.request(Request::session_snapshot(session)).await?;
             return Ok(CallReply::Snapshot(Box::new(snapshot)));

@@ -2,7 +2,6 @@
 
 use super::client_task::{Call, CallReply};
 use super::model::{Departure, Effect, FollowUp, Model};
-use super::session_events::usage_words;
 use crate::display::sanitize::{escape_line, sanitize_line};
 use crate::display::style::Style;
 
@@ -28,6 +27,8 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ("Ctrl-S", "send into the active run (steer)"),
     ("Tab", "complete, or move the focus: approval, queue, message"),
     ("Up, Down", "earlier messages, in the first and last row"),
+    ("Ctrl-N", "new session in this directory"),
+    ("Ctrl-P", "list of sessions and commands"),
     ("Ctrl-O", "show all output of tools, or fold it"),
     ("Ctrl-T", "show or fold the model's reasoning"),
     ("Ctrl-_", "undo"),
@@ -86,7 +87,7 @@ pub(crate) fn execute(model: &mut Model, text: &str) -> Vec<Effect> {
 /// Prints a reply.
 pub(crate) fn print_reply(model: &mut Model, reply: &CallReply) {
     let lines: Vec<String> = match reply {
-        CallReply::Done => return,
+        CallReply::Done | CallReply::Sessions(_) => return,
         CallReply::Queue(messages) if messages.is_empty() => vec!["no message is queued".to_owned()],
         CallReply::Queue(messages) => {
             let numbered = messages.iter().enumerate();
@@ -111,7 +112,7 @@ pub(crate) fn print_reply(model: &mut Model, reply: &CallReply) {
                 format!("session {}, {}", model.handle, sanitize_line(snapshot.state.as_str())),
                 format!("directory {}", sanitize_line(&meta.cwd)),
                 format!("model {}", sanitize_line(&model.provider)),
-                format!("usage {}", usage_words(model.usage.input, model.usage.output, model.usage.cost)),
+                format!("usage {}", model.usage.words()),
                 format!("queued {}, last event {}", snapshot.queued, snapshot.last_seq),
             ]
         }

@@ -4,6 +4,7 @@
 //! and deleted as a whole; it becomes its content when the message is sent.
 
 use super::editor::{Editor, EditorLayout};
+use crate::display::usage::group;
 
 /// The message that is being written.
 #[derive(Debug, Default)]
@@ -145,10 +146,11 @@ impl Composer {
 
     fn label(&self, c: char) -> Option<String> {
         let paste = self.pastes.get(paste_index(c)?)?;
+        let count = |number: usize| group(u64::try_from(number).unwrap_or(u64::MAX));
         let (lines, bytes) = (paste.lines().count(), paste.len());
         Some(match lines {
-            1 => format!("[pasted {} characters]", group(bytes)),
-            lines => format!("[pasted {} lines]", group(lines)),
+            1 => format!("[pasted {} characters]", count(bytes)),
+            lines => format!("[pasted {} lines]", count(lines)),
         })
     }
 
@@ -169,19 +171,6 @@ fn paste_index(c: char) -> Option<usize> {
 /// Returns whether a character can be in the text: control characters and those that stand for a paste cannot.
 fn is_typable(c: char) -> bool {
     (!c.is_control() || matches!(c, '\n' | '\t')) && paste_index(c).is_none()
-}
-
-/// Formats a number with thousands separators.
-pub(crate) fn group(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -6,12 +6,14 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::card::{CardAction, HOLD_MILLIS, HeldDecision};
+use super::card::{CardAction, HOLD_MILLIS, HeldKey};
 use super::client_task::Call;
 use super::commands;
 use super::completion::{Completion, wants_files};
 use super::editor::{Editor, Movement};
 use super::model::{Departure, Effect, Focus, FollowUp, Millis, Model};
+use super::options::SwitchTarget;
+use super::palette::{Palette, PaletteAction, PaletteEntry};
 use super::view;
 use crate::display::approval::Decision;
 
@@ -25,8 +27,12 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     if key.kind == KeyEventKind::Release {
         return Vec::new();
     }
+    model.typed_at = model.now;
     if let Some(effects) = global(model, key) {
         return effects;
+    }
+    if model.palette.is_some() {
+        return palette(model, key);
     }
     if model.read_only {
         return Vec::new();
@@ -36,6 +42,37 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
         Focus::Queue => queue(model, key),
         Focus::Composer => composer(model, key),
     }
+}
+
+/// Handles a key while the list of sessions and commands is shown.
+fn palette(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let Some(list) = model.palette.as_mut() else { return Vec::new() };
+    let entry = match list.key(key) {
+        PaletteAction::None => return Vec::new(),
+        PaletteAction::Close => {
+            model.palette = None;
+            return Vec::new();
+        }
+        PaletteAction::Use(entry) => entry,
+    };
+    model.palette = None;
+    match entry {
+        PaletteEntry::Session(session) => switch(model, SwitchTarget::Session(session)),
+        PaletteEntry::Command(_) if model.read_only => Vec::new(),
+        PaletteEntry::Command(name) if takes_text(name) => {
+            model.composer.restore(&format!("{name} "));
+            Vec::new()
+        }
+        PaletteEntry::Command(name) => commands::execute(model, name),
+    }
+}
+
+fn switch(model: &mut Model, target: SwitchTarget) -> Vec<Effect> {
+    if !model.can_switch {
+        model.show_hint("this view shows one run; `push chat` and `push attach` show other sessions");
+        return Vec::new();
+    }
+    vec![Effect::Switch(target)]
 }
 
 /// Cancels the run, or stops a command of the user; the second time within two seconds leaves.
@@ -81,6 +118,12 @@ fn global(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
         KeyCode::Char('d') if model.composer.is_empty() && !is_entering => {
             Some(vec![Effect::Leave(Departure::Detached)])
         }
+        KeyCode::Char('n') if !model.read_only => Some(switch(model, SwitchTarget::New)),
+        KeyCode::Char('p') if model.palette.take().is_some() => Some(Vec::new()),
+        KeyCode::Char('p') => {
+            model.palette = Some(Palette::default());
+            Some(vec![model.call(Call::ListSessions, None)])
+        }
         KeyCode::Char('z') => Some(vec![Effect::Suspend]),
         KeyCode::Char('l') => Some(vec![Effect::Redraw]),
         KeyCode::Char('o') => {
@@ -111,7 +154,6 @@ fn next_focus(model: &Model) -> Focus {
 
 fn card(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     let now = model.now;
-    let is_incomplete = model.card.as_ref().is_some_and(|card| !card.is_viewed && view::hides_rows_of(model, card));
     let Some(card) = model.card.as_mut() else {
         model.focus = Focus::Composer;
         return composer(model, key);
@@ -131,24 +173,37 @@ fn card(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
             drop(composer(model, held.key));
             return composer(model, key);
         }
-        if key.code == KeyCode::Enter {
-            return decide(model, held.decision, held.rule);
-        }
+        return if key.code == KeyCode::Enter { act_on_card(model, held.key) } else { Vec::new() };
+    }
+    if is_text(key) && !card.is_entering() && is_card_letter(key) {
+        card.held = Some(HeldKey { key, due: now + HOLD_MILLIS });
         return Vec::new();
     }
+    act_on_card(model, key)
+}
+
+/// Returns whether a letter may mean something to a card.
+const fn is_card_letter(key: KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char('y' | 'Y' | 'n' | 'N' | 'r' | 's' | 'w' | 'v' | 'd' | '1'..='9'))
+}
+
+/// Lets a letter act on the card that no other letter has followed.
+pub(crate) fn release_held_key(model: &mut Model) -> Option<Vec<Effect>> {
+    let now = model.now;
+    let held = model.card.as_mut()?.held.take_if(|held| held.due <= now)?;
+    Some(act_on_card(model, held.key))
+}
+
+fn act_on_card(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let is_incomplete = model.card.as_ref().is_some_and(|card| !card.is_viewed && view::hides_rows_of(model, card));
+    let Some(card) = model.card.as_mut() else { return Vec::new() };
     match card.key(key) {
-        CardAction::None => Vec::new(),
         // The beginning of a message: its other letters decide nothing either.
         CardAction::Unused if is_text(key) => {
             model.focus = Focus::Composer;
             composer(model, key)
         }
-        CardAction::Unused => {
-            if key.code == KeyCode::Esc {
-                model.focus = Focus::Composer;
-            }
-            Vec::new()
-        }
+        CardAction::None | CardAction::Unused => Vec::new(),
         CardAction::ShowWhole => {
             card.is_viewed = true;
             let question = card.pending.question.clone();
@@ -159,19 +214,8 @@ fn card(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
             card.problem = Some("a part is not shown: v shows everything".to_owned());
             Vec::new()
         }
-        CardAction::Decide { decision, rule } if is_text(key) => {
-            card.held = Some(HeldDecision { key, due: now + HOLD_MILLIS, decision, rule });
-            Vec::new()
-        }
         CardAction::Decide { decision, rule } => decide(model, decision, rule),
     }
-}
-
-/// Sends a decision that nothing has followed.
-pub(crate) fn send_held_decision(model: &mut Model) -> Option<Vec<Effect>> {
-    let now = model.now;
-    let held = model.card.as_mut()?.held.take_if(|held| held.due <= now)?;
-    Some(decide(model, held.decision, held.rule))
 }
 
 fn decide(model: &mut Model, decision: Decision, rule: Option<String>) -> Vec<Effect> {

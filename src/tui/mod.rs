@@ -15,9 +15,12 @@ mod completion;
 mod composer;
 mod editor;
 mod files;
+mod key_reader;
 mod keys;
 mod model;
+mod options;
 mod painted;
+mod palette;
 mod session_events;
 mod signals;
 mod status;
@@ -31,6 +34,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use app::{Leave, Options, StartPosition, TuiError, run};
+pub(crate) use app::run;
+pub(crate) use options::{Leave, Options, StartPosition, SwitchTarget, TuiError};
 pub(crate) use terminal::is_usable;
 pub(crate) use text::theme::Theme;

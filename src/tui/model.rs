@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crossterm::event::KeyEvent;
 
-use super::activity::{RunState, UsageTotal};
+use super::activity::RunState;
 use super::card::Card;
 use super::client_task::{Call, CallError, CallReply};
 use super::completion::Completion;
 use super::composer::Composer;
+use super::options::SwitchTarget;
+use super::palette::Palette;
 use super::text::theme::Theme;
 use super::transcript::Transcript;
 use crate::client::{Event, Notice, SessionSnapshot};
 use crate::display::approval::PendingApprovals;
+use crate::display::usage::UsageTotal;
 
 /// A time in milliseconds since 1970.
 pub(crate) type Millis = u64;
@@ -45,6 +48,8 @@ pub(crate) enum Input {
     Interrupt,
     /// A signal that leaves.
     Detach,
+    /// A signal that suspends.
+    Suspend,
     /// Time has passed.
     Tick,
 }
@@ -64,6 +69,8 @@ pub(crate) enum Effect {
     Notify(String),
     /// Draw everything again.
     Redraw,
+    /// Show another session.
+    Switch(SwitchTarget),
 }
 
 /// How the user left.
@@ -145,6 +152,8 @@ pub(crate) struct Setup {
     pub(crate) own_run: Option<String>,
     /// Whether nothing can be sent.
     pub(crate) read_only: bool,
+    /// Whether another session can be shown.
+    pub(crate) can_switch: bool,
     /// Events up to this seq are history.
     pub(crate) history_end: u64,
     /// The size of the terminal.
@@ -174,6 +183,10 @@ pub(crate) struct Model {
     pub(crate) cwd: String,
     /// Whether nothing can be sent.
     pub(crate) read_only: bool,
+    /// Whether another session can be shown.
+    pub(crate) can_switch: bool,
+    /// The list of sessions and commands, while it is shown.
+    pub(crate) palette: Option<Palette>,
     /// Whether the session accepts no more messages.
     pub(crate) ended: bool,
     /// The conversation.
@@ -214,6 +227,10 @@ pub(crate) struct Model {
     pub(crate) is_watched: bool,
     /// Whether the daemon is connected.
     pub(crate) connection: Connection,
+    /// When the size changed last.
+    pub(crate) resized_at: Millis,
+    /// When a key was pressed last.
+    pub(crate) typed_at: Millis,
     /// When Ctrl-C was pressed last.
     pub(crate) interrupted_at: Option<Millis>,
     /// A message for the user that disappears.
@@ -251,6 +268,8 @@ impl Model {
             provider,
             cwd: meta.cwd,
             read_only: setup.read_only,
+            can_switch: setup.can_switch,
+            palette: None,
             ended: setup.snapshot.ended,
             transcript: Transcript::new(setup.theme, setup.size.0, setup.full_output),
             own_run: setup.own_run,
@@ -271,6 +290,8 @@ impl Model {
             focus: Focus::Composer,
             is_watched: true,
             connection: Connection::Connected,
+            resized_at: 0,
+            typed_at: 0,
             interrupted_at: None,
             hint: None,
             last_error: String::new(),
@@ -293,6 +314,26 @@ impl Model {
         self.composer.before_cursor() == "?" && self.composer.message() == "?"
     }
 
+    /// Returns whether the user is typing.
+    pub(crate) const fn is_typing(&self) -> bool {
+        self.now < self.typing_end()
+    }
+
+    /// Returns until when the user counts as typing.
+    pub(crate) const fn typing_end(&self) -> Millis {
+        self.typed_at + TYPING_MILLIS
+    }
+
+    /// Returns whether the size changes: after a new one further ones are expected.
+    pub(crate) const fn is_resizing(&self) -> bool {
+        self.now < self.resize_end()
+    }
+
+    /// Returns until when further sizes are expected.
+    pub(crate) const fn resize_end(&self) -> Millis {
+        self.resized_at + RESIZE_MILLIS
+    }
+
     /// Shows a message for a few seconds.
     pub(crate) fn show_hint(&mut self, text: impl Into<String>) {
         self.hint = Some((text.into(), self.now + HINT_MILLIS));
@@ -312,5 +353,9 @@ impl Model {
     }
 }
 
+/// For how long after a key the user counts as typing.
+const TYPING_MILLIS: Millis = 3000;
+/// For how long after a new size further ones are expected.
+const RESIZE_MILLIS: Millis = 1000;
 /// How long a message for the user is shown.
 const HINT_MILLIS: Millis = 4000;

@@ -1,13 +1,13 @@
 //! Applies the events of the session to the state of the view.
 
-use super::activity::{Activity, RunState, UsageTotal, elapsed};
+use super::activity::{Activity, RunState};
 use super::card::Card;
-use super::composer::group;
 use super::model::{Effect, Focus, Model, QueueEntry};
 use crate::client::{Event, EventContent, SessionSnapshot};
 use crate::display::format::{loss_message, outcome_name, participant_message, recovery_message, vote_message};
 use crate::display::sanitize::{sanitize, sanitize_line};
 use crate::display::style::Style;
+use crate::display::usage::{elapsed, group};
 use crate::kernel::event::{
     ContextEvent, EventKind, GateEvent, NoticeEvent, RunEvent, RunOutcome, RunReport, SessionEvent, ToolEvent,
     TurnUsage,
@@ -169,11 +169,8 @@ fn gate_event(model: &mut Model, kind: &GateEvent, event: &Event) {
             model.transcript.question(question, event.at);
             set(model, Activity::Approval, event.at);
         }
-        GateEvent::Voted { gate, decision, by, .. } => {
+        GateEvent::Voted { decision, by, .. } => {
             model.transcript.note(Style::Attention, &vote_message(*decision, by), event.at);
-            if let Some(card) = model.card.as_mut().filter(|card| card.pending.id() == gate.as_str()) {
-                card.count_vote(*decision);
-            }
         }
         GateEvent::Settled(decided) => {
             model.decided.insert(decided.gate.as_str().to_owned());
@@ -218,7 +215,7 @@ fn context_event(model: &mut Model, kind: &ContextEvent, event: &Event) {
         }
         ContextEvent::Compacted(compaction) => {
             set(model, Activity::Model, at);
-            let tokens = group(usize::try_from(compaction.tokens_before).unwrap_or(usize::MAX));
+            let tokens = group(compaction.tokens_before);
             let text = format!("the conversation was compacted to free context space; it had about {tokens} tokens");
             model.transcript.note(Style::Faint, &text, at);
         }
@@ -282,25 +279,11 @@ fn complete(model: &mut Model, report: &RunReport, at: u64) {
     }
     if let Some(run) = &model.run {
         text += &format!(" · {}", elapsed(at.saturating_sub(run.started_at)));
-        let UsageTotal { input, output, cost } = run.usage;
-        if input + output > 0 {
-            text += &format!(" · {}", usage_words(input, output, cost));
+        if !run.usage.is_empty() {
+            text += &format!(" · {}", run.usage.words());
         }
     }
     model.transcript.note(style, &text, at);
-}
-
-/// Formats tokens and cost.
-pub(crate) fn usage_words(input: u64, output: u64, cost: Option<u64>) -> String {
-    let short = |tokens: u64| match tokens {
-        0..10_000 => group(usize::try_from(tokens).unwrap_or(usize::MAX)),
-        _ => format!("{}k", group(usize::try_from(tokens / 1000).unwrap_or(usize::MAX))),
-    };
-    let mut words = format!("{} in, {} out", short(input), short(output));
-    if let Some(cost) = cost.filter(|cost| *cost > 0) {
-        words += &format!(", ${}.{:04}", cost / 1_000_000, cost % 1_000_000 / 100);
-    }
-    words
 }
 
 fn add_usage(model: &mut Model, turn: &TurnUsage) {

@@ -2,11 +2,10 @@
 
 use ratatui::text::{Line, Span};
 
-use super::activity::elapsed;
 use super::model::{Connection, Model};
-use super::session_events::usage_words;
 use super::text::wrap::display_width;
 use crate::display::sanitize::sanitize_line;
+use crate::display::usage::elapsed;
 
 const SPINNER: [char; 8] = ['⣾', '⣽', '⣻', '⢿', '⡿', '⣟', '⣯', '⣷'];
 /// How long a picture of the spinner is shown.
@@ -20,7 +19,7 @@ pub(crate) fn activity_row(model: &Model) -> Option<Line<'static>> {
     let mark = if is_moving { SPINNER.get(at).copied().unwrap_or('*') } else { '*' };
     let time = elapsed(model.now.saturating_sub(run.started_at));
     let words = run.words(model.now);
-    let hint = if model.card.is_some() { "" } else { " · Ctrl-C cancels" };
+    let hint = if model.card.is_some() || model.read_only { "" } else { " · Ctrl-C cancels" };
     Some(Line::from(vec![
         Span::styled(format!("{mark} "), model.theme.attention),
         Span::raw(words),
@@ -60,8 +59,8 @@ pub(crate) fn status_row(model: &Model) -> Line<'static> {
     if model.read_only {
         parts.push("read-only".to_owned());
     }
-    if model.usage.input + model.usage.output > 0 {
-        parts.push(usage_words(model.usage.input, model.usage.output, model.usage.cost));
+    if !model.usage.is_empty() {
+        parts.push(model.usage.words());
     }
     parts.push("? keys".to_owned());
     spans.extend(parts.into_iter().map(|part| Span::styled(part, model.theme.faint)));

@@ -1,16 +1,19 @@
 //! Tests of the state and its rows: inputs in, effects and rows out.
 
+mod snapshots;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
 use super::card::Card;
 use super::client_task::{Call, CallError, CallReply};
 use super::model::{Departure, Effect, Focus, Input, Model, Setup};
+use super::options::SwitchTarget;
 use super::text::theme::Theme;
 use super::update::{next_tick, update};
 use super::view;
 use crate::client::test_events::{event, question as test_question};
-use crate::client::{Event, Notice, SessionSnapshot};
+use crate::client::{Event, Notice, SessionItem, SessionSnapshot};
 use crate::display::approval::{Decision, PendingApproval, Scope};
 
 /// A view with a clock.
@@ -29,6 +32,7 @@ impl Screen {
             snapshot: SessionSnapshot::default(),
             own_run: None,
             read_only: false,
+            can_switch: true,
             history_end: 0,
             size: (60, 24),
             full_output: false,
@@ -156,6 +160,7 @@ fn ctrl_c_cancels_a_run() {
     assert_eq!(call(&screen.control('c')), Call::Cancel);
     screen.event("run_complete", json!({"outcome": "cancelled"}));
     assert!(screen.model.run.is_none());
+    screen.wait(3000);
     assert_eq!(next_tick(&screen.model), screen.model.hint.as_ref().map(|hint| hint.1), "only the hint disappears");
 }
 
@@ -164,6 +169,10 @@ fn an_idle_view_waits_for_nothing() {
     let mut screen = Screen::new();
     assert_eq!(next_tick(&screen.model), None);
     screen.type_text("draft");
+    assert!(view::draw(&screen.model).is_typing);
+    assert_eq!(next_tick(&screen.model), Some(screen.now + 3000), "then the cursor rests");
+    screen.wait(3000);
+    assert!(!view::draw(&screen.model).is_typing);
     assert_eq!(next_tick(&screen.model), None);
 }
 
@@ -217,10 +226,10 @@ fn every_key_of_a_card_decides() {
         let mut screen = Screen::new();
         screen.open_card(question());
         let mut effects = Vec::new();
-        keys.iter().for_each(|key| effects = screen.key(*key));
-        if effects.is_empty() {
+        for key in keys {
+            effects = screen.key(*key);
             screen.now += 300;
-            effects = screen.input(Input::Tick);
+            effects.extend(screen.input(Input::Tick));
         }
         let Call::Decide { decision, rule, .. } = call(&effects) else { panic!("no decision") };
         (decision, rule)
@@ -237,7 +246,9 @@ fn every_key_of_a_card_decides() {
 
 #[test]
 fn a_sentence_typed_on_a_card_decides_nothing_and_is_kept() {
-    for sentence in ["stop! why this?", "yes but", "really? n y s", "hello y"] {
+    for sentence in
+        ["stop! why this?", "yes but", "really? n y s", "hello y", "what is it?", "no, use make", "view it", "12 files"]
+    {
         let mut screen = Screen::new();
         screen.open_card(question());
         screen.type_text(sentence);
@@ -278,7 +289,7 @@ fn a_card_that_leaves_out_rows_shows_risk_and_reason_and_is_not_approved_before_
     assert_eq!(unmarked.count(), 0, "{region}");
     assert_eq!(screen.decide('y'), []);
     assert!(screen.region().contains("a part is not shown"), "{}", screen.region());
-    assert_eq!(screen.key(KeyCode::Char('v')), []);
+    assert_eq!(screen.decide('v'), []);
     assert!(matches!(call(&screen.decide('y')), Call::Decide { .. }));
 }
 
@@ -305,6 +316,77 @@ fn choices_are_numbered_and_the_last_one_denies() {
         let Call::Decide { decision: sent, .. } = call(&screen.decide(key)) else { panic!("no decision") };
         assert_eq!(sent, decision);
     }
+}
+
+#[test]
+fn a_card_shows_its_directory_risk_expiry_and_votes_that_were_cast_before_it_was_drawn() {
+    let mut screen = Screen::new();
+    screen.model.cwd = "/home/me/project".to_owned();
+    screen.model.history_end = 2;
+    let mut payload = question();
+    payload["details"]["risk"] = json!("medium");
+    payload["quorum"] = json!({"rule": "majority"});
+    payload["expiresAt"] = json!(screen.now + 90_000);
+    screen.event("approval_required", payload);
+    screen.event("approval_vote", json!({"approvalId": "appr_1", "decision": "approve", "by": "cli"}));
+    let region = screen.region().replace("\n▌   ", " ");
+    for text in ["in /home/me/project", "risk: medium", "expires in 1m30s", "needs a majority; 1 to approve, 0 to deny"]
+    {
+        assert!(region.contains(text), "{text}: {region}");
+    }
+}
+
+#[test]
+fn a_plan_is_a_checklist_and_its_result_is_not_repeated() {
+    let mut screen = Screen::new();
+    let steps = json!([{"step": "read", "status": "done"}, {"step": "write\u{1b}[2J", "status": "in_progress"},
+        {"step": "test", "status": "pending"}]);
+    screen.event("tool_call", json!({"callId": "c", "toolName": "update_plan", "args": {"steps": steps}}));
+    screen.event("tool_result", json!({"callId": "c", "toolName": "update_plan", "text": "the plan is shown"}));
+    assert_eq!(screen.finished(), "plan: 1 of 3 steps done\n  ✓ read\n  ▸ write\n  ☐ test\n");
+    assert!(!screen.region().contains("update plan"), "{}", screen.region());
+}
+
+#[test]
+fn another_session_is_chosen_from_a_list_and_a_new_one_is_started() {
+    let mut screen = Screen::new();
+    screen.type_text("draft");
+    assert_eq!(screen.control('n'), [Effect::Switch(SwitchTarget::New)]);
+    assert_eq!(call(&screen.control('p')), Call::ListSessions);
+    let item = |id: &str, name: &str| {
+        serde_json::from_value::<SessionItem>(json!({"sessionId": id, "state": "running", "name": name, "cwd": "/p"}))
+    };
+    let sessions = vec![item("s", "this one").unwrap(), item("t", "other").unwrap(), item("u", "third").unwrap()];
+    assert_eq!(screen.input(Input::Reply { number: 1, reply: Ok(CallReply::Sessions(sessions)) }), []);
+    let region = screen.region();
+    assert!(region.contains("› other · running · /p") && !region.contains("this one"), "{region}");
+    screen.type_text("thi");
+    assert!(screen.region().contains("› third") && !screen.region().contains("other"), "{}", screen.region());
+    assert_eq!(screen.key(KeyCode::Enter), [Effect::Switch(SwitchTarget::Session("u".into()))]);
+    assert_eq!(screen.model.composer.message(), "draft");
+    drop(screen.control('p'));
+    screen.type_text("/status");
+    assert_eq!(call(&screen.key(KeyCode::Enter)), Call::Snapshot);
+    screen.model.can_switch = false;
+    assert_eq!(screen.control('n'), []);
+}
+
+#[test]
+fn an_approval_of_another_session_is_counted_and_notified_once() {
+    let mut screen = Screen::new();
+    drop(screen.input(Input::Focus(false)));
+    screen.event("user_message", json!({"text": "go"}));
+    let listed = json!([{"sessionId": "other", "approvalId": "a", "kind": "exec", "title": "t",
+        "summary": "s", "details": {}, "options": ["approve", "deny"], "expiresAt": 1, "callId": "c"}]);
+    let approvals = serde_json::from_value::<Vec<crate::client::ListedApproval>>(listed).unwrap();
+    for is_first in [true, false] {
+        screen.now += 2000;
+        let [Effect::Call(number, Call::ListApprovals)] = screen.input(Input::Tick)[..] else { panic!("no request") };
+        let reply = Ok(CallReply::Approvals(approvals.clone()));
+        let effects = screen.input(Input::Reply { number, reply });
+        assert_eq!(matches!(effects[..], [Effect::Notify(_)]), is_first, "{effects:?}");
+    }
+    assert!(screen.region().contains("! 1 approval in another session"), "{}", screen.region());
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use ratatui::style::Style as LineStyle;
 use ratatui::text::{Line, Span};
 
-use super::activity::elapsed;
 use super::call_log::CallLog;
 use super::painted::{self, DIFF_LINES, QuestionExtent};
 use super::text::markdown::MarkdownStream;
@@ -16,9 +15,11 @@ use super::text::theme::Theme;
 use super::text::wrap::{truncate, wrap_line};
 use crate::display::approval_view::question_diff;
 use crate::display::format::{decision_message, tool_outcome};
+use crate::display::plan::{self, PlanStep};
 use crate::display::sanitize::{Sanitizer, escape, escape_line, sanitize};
 use crate::display::style::Style;
 use crate::display::tool_results::format_result;
+use crate::display::usage::elapsed;
 use crate::kernel::event::{CallResult, Diff, GateDecision, GateQuestion, Intention, OutputStream, ToolOutcome};
 
 /// The tool name of the daemon's own request to raise a budget; it is not a call of the model.
@@ -42,6 +43,8 @@ pub(crate) struct Transcript {
     pub(crate) shows_thinking: bool,
     finished: Vec<Line<'static>>,
     open: Option<OpenText>,
+    /// Lines about this client, which wait for the end of the open text.
+    asides: Vec<(Style, String)>,
     /// The running calls, in the order of their ids.
     pub(crate) calls: BTreeMap<String, CallLog>,
     /// The call whose output was written last.
@@ -81,6 +84,7 @@ impl Transcript {
             shows_thinking: false,
             finished: Vec::new(),
             open: None,
+            asides: Vec::new(),
             calls: BTreeMap::new(),
             heading: String::new(),
             last_call: None,
@@ -98,6 +102,11 @@ impl Transcript {
     /// Takes the finished lines.
     pub(crate) fn take_finished(&mut self) -> Vec<Line<'static>> {
         std::mem::take(&mut self.finished)
+    }
+
+    /// Returns how many finished lines were not taken.
+    pub(crate) const fn finished_count(&self) -> usize {
+        self.finished.len()
     }
 
     /// Drops all but the last finished lines of a history that nobody has seen yet, if there are twice as many; returns
@@ -183,6 +192,10 @@ impl Transcript {
             }
             None => {}
         }
+        for (style, text) in std::mem::take(&mut self.asides) {
+            self.begin(Block::Entry);
+            self.line(painted::style(&self.theme, style), &text);
+        }
     }
 
     /// Adds a message of the user.
@@ -208,6 +221,14 @@ impl Transcript {
         self.line(painted::style(&self.theme, style), text);
     }
 
+    /// Adds a line about this client. It does not divide an open text, which all clients show alike.
+    pub(crate) fn aside(&mut self, style: Style, text: &str, at: u64) {
+        self.asides.push((style, text.to_owned()));
+        if self.open.is_none() {
+            self.close(at);
+        }
+    }
+
     /// Adds lines as they are.
     pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = Line<'static>>) {
         let width = self.text_width();
@@ -219,6 +240,9 @@ impl Transcript {
         self.close(at);
         if call.tool == RAISE_BUDGET {
             return;
+        }
+        if let Some(steps) = plan::of_call(call) {
+            return self.print_plan(&steps);
         }
         let mut log = CallLog::new(call, at);
         log.is_streamed = self.full_output || log.is_of_user;
@@ -348,6 +372,19 @@ impl Transcript {
         self.line(self.theme.attention, &format!("? {}", escape_line(&question.title)));
         let lines = painted::question(question, &self.theme, extent);
         self.lines(lines);
+    }
+
+    fn print_plan(&mut self, steps: &[PlanStep]) {
+        self.begin(Block::Entry);
+        self.line(self.theme.strong, &plan::heading(steps));
+        for step in steps {
+            let line = Line::from(Span::styled(
+                format!("  {} {}", step.status.mark(), step.text),
+                painted::style(&self.theme, step.status.style()),
+            ));
+            self.finished.extend(wrap_line(&line, self.text_width(), "    "));
+        }
+        self.heading.clear();
     }
 
     fn print_heading(&mut self, id: &str) {

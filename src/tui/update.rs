@@ -12,7 +12,7 @@ use crate::display::sanitize::sanitize_line;
 use crate::display::style::Style;
 
 /// How often approvals of other sessions are looked for while a run is active.
-const APPROVALS_INTERVAL: Millis = 5000;
+const APPROVALS_INTERVAL: Millis = 2000;
 /// How often the view is drawn while something is animated.
 const ANIMATION_INTERVAL: Millis = 125;
 /// How long leaving waits for requests without a reply.
@@ -31,6 +31,8 @@ pub(crate) fn update(model: &mut Model, input: Input, now: Millis) -> Vec<Effect
         }
         Input::Resize(width, height) => {
             model.size = (width, height);
+            model.resized_at = model.now;
+            model.typed_at = 0;
             model.transcript.set_width(width);
             Vec::new()
         }
@@ -46,6 +48,7 @@ pub(crate) fn update(model: &mut Model, input: Input, now: Millis) -> Vec<Effect
         }
         Input::Interrupt => keys::interrupt(model),
         Input::Detach => vec![Effect::Leave(Departure::Detached)],
+        Input::Suspend => vec![Effect::Suspend],
         Input::Tick => tick(model),
     };
     let is_gone = match model.focus {
@@ -75,7 +78,9 @@ pub(crate) fn next_tick(model: &Model) -> Option<Millis> {
     let leaving = model.leaving.map(|(_, deadline)| deadline);
     let held = model.card.as_ref().and_then(|card| card.held.as_ref()).map(|held| held.due);
     let arming = arming.map(|_| now + ARMING_MILLIS / 6);
-    [animation, arming, held, expiry, calls, hint, leaving].into_iter().flatten().min()
+    let typing = model.is_typing().then(|| model.typing_end());
+    let resize = model.is_resizing().then(|| model.resize_end());
+    [animation, arming, held, expiry, calls, hint, leaving, typing, resize].into_iter().flatten().min()
 }
 
 fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
@@ -91,7 +96,7 @@ fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
 }
 
 fn tick(model: &mut Model) -> Vec<Effect> {
-    if let Some(effects) = keys::send_held_decision(model) {
+    if let Some(effects) = keys::release_held_key(model) {
         return effects;
     }
     if model.hint.as_ref().is_some_and(|(_, until)| *until <= model.now) {
@@ -154,21 +159,27 @@ fn succeeded(model: &mut Model, pending: PendingCall, reply: CallReply) -> Vec<E
         }
     }
     match reply {
-        CallReply::Approvals(approvals) => list_approvals(model, &approvals),
+        CallReply::Approvals(approvals) => return list_approvals(model, &approvals),
         CallReply::Queue(messages) => {
             let entry =
                 |message: crate::client::QueuedMessage| QueueEntry { id: message.message_id, text: message.text };
             model.queue = messages.into_iter().map(entry).collect();
+        }
+        CallReply::Sessions(items) => {
+            if let Some(palette) = &mut model.palette {
+                palette.set_sessions(&items, &model.session);
+            }
         }
         CallReply::Done | CallReply::Rules(_) | CallReply::Snapshot(_) => {}
     }
     Vec::new()
 }
 
-/// Counts approvals of other sessions, and adds those of this session that opened before the shown events.
-fn list_approvals(model: &mut Model, approvals: &[crate::client::ListedApproval]) {
+/// Counts approvals of other sessions and announces new ones, and adds those of this session that opened before the shown
+/// events.
+fn list_approvals(model: &mut Model, approvals: &[crate::client::ListedApproval]) -> Vec<Effect> {
     let (own, others): (Vec<_>, Vec<_>) = approvals.iter().partition(|approval| approval.session == model.session);
-    model.other_approvals = others.len();
+    let is_new = others.len() > std::mem::replace(&mut model.other_approvals, others.len());
     for approval in own {
         let id = approval.question.gate.as_str();
         // Events may have been faster than the list.
@@ -181,6 +192,10 @@ fn list_approvals(model: &mut Model, approvals: &[crate::client::ListedApproval]
     if model.is_live() {
         refresh_card(model);
     }
+    if is_new && !model.is_watched {
+        return vec![Effect::Notify("push: approval wanted in another session".to_owned())];
+    }
+    Vec::new()
 }
 
 fn failed(model: &mut Model, pending: PendingCall, error: &CallError) {
@@ -207,6 +222,7 @@ fn failed(model: &mut Model, pending: PendingCall, error: &CallError) {
         | Call::StopCommands
         | Call::ListQueue
         | Call::ListRules
+        | Call::ListSessions
         | Call::Snapshot
         | Call::Compact { .. }
         | Call::Rename { .. }
@@ -222,14 +238,14 @@ fn connection(model: &mut Model, notice: &Notice) {
             let daemon = sanitize_line(daemon);
             let text =
                 format!("pushd is version {daemon}, this is {client}; `push daemon restart` starts version {client}");
-            model.transcript.note(Style::Attention, &text, now);
+            model.transcript.aside(Style::Attention, &text, now);
         }
         Notice::ConnectionLost => model.connection = Connection::Reconnecting,
         Notice::DaemonStopped => model.connection = Connection::Stopped,
         Notice::Reconnected => {
             model.connection = Connection::Connected;
             let text = format!("reconnected to pushd; continuing after event {}", model.last_seq);
-            model.transcript.note(Style::Faint, &text, now);
+            model.transcript.aside(Style::Faint, &text, now);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use ratatui::text::{Line, Span};
 
-use super::activity::elapsed;
 use super::card::Card;
 use super::card_view;
 use super::client_task::Call;
@@ -14,6 +13,7 @@ use super::status::{activity_row, status_row};
 use super::text::wrap::{truncate, wrap_line};
 use super::writer::Frame;
 use crate::display::sanitize::sanitize_line;
+use crate::display::usage::elapsed;
 
 /// How many rows of the composer are shown.
 const COMPOSER_ROWS: usize = 12;
@@ -40,7 +40,8 @@ pub(crate) fn draw(model: &Model) -> Frame {
     }
     middle.extend(below);
     let room = height.saturating_sub(bottom.len() + middle.len() + 1);
-    let mut top = model.transcript.tail(room);
+    // A narrower terminal may move the top of a high region out of the screen, where it cannot be removed.
+    let mut top = model.transcript.tail(room.min(height / 2));
     top.extend(call_rows(model));
     let hidden = top.len().saturating_sub(room);
     let mut rows: Vec<Line<'static>> = top.split_off(hidden);
@@ -54,7 +55,7 @@ pub(crate) fn draw(model: &Model) -> Frame {
         Focus::Card => cursor.map(|(row, column)| (above + row, column)),
         Focus::Queue => None,
     };
-    Frame { rows, cursor }
+    Frame { rows, cursor, is_typing: model.is_typing() }
 }
 
 /// Returns whether the card leaves out a part of what it asks for.
@@ -74,6 +75,9 @@ fn card_height(model: &Model, others: usize, below: &mut Vec<Line<'static>>) -> 
 
 /// Returns the rows between the card and the composer.
 fn rows_below_card(model: &Model) -> Vec<Line<'static>> {
+    if let Some(palette) = &model.palette {
+        return palette.rows(&model.theme);
+    }
     let mut rows = sending_rows(model);
     rows.extend(queue_rows(model));
     rows.extend(completion_rows(model));
@@ -121,6 +125,7 @@ fn sending_rows(model: &Model) -> Vec<Line<'static>> {
         | Call::ListQueue
         | Call::ListApprovals
         | Call::ListRules
+        | Call::ListSessions
         | Call::Snapshot
         | Call::Compact { .. }
         | Call::Rename { .. }

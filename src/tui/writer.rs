@@ -1,13 +1,17 @@
 //! Computes what is written to the terminal: finished lines into the scrollback, and the region below them.
 //!
 //! Pure: it returns text. All movements are relative to the cursor, so that nothing depends on where the region is on
-//! the screen. Every row of the region is narrower than the terminal, so a row is never wrapped when it is drawn; a
-//! terminal that becomes narrower wraps rows itself, which is taken into account before the next drawing.
+//! the screen.
+//!
+//! A terminal that gets another width wraps the rows of the region again, some time before the program hears of it. What
+//! is drawn in between must not count rows. Therefore the cursor of the terminal rests at the start of the region, hidden,
+//! and moves with it; the place of the next letter is drawn. Only while the user types it is where the letters appear, as
+//! input methods need it; then the rows above it are counted as the terminal wraps them.
 
 use std::fmt::Write;
 
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::text::wrap::{display_width, truncate};
@@ -17,8 +21,10 @@ use super::text::wrap::{display_width, truncate};
 pub(crate) struct Frame {
     /// The rows from top to bottom.
     pub(crate) rows: Vec<Line<'static>>,
-    /// Row and column of the cursor; hidden if there is none.
+    /// Row and column of the next letter.
     pub(crate) cursor: Option<(usize, u16)>,
+    /// Whether the cursor of the terminal is there; else it is drawn, and that of the terminal rests.
+    pub(crate) is_typing: bool,
 }
 
 /// Remembers the region that is on the screen.
@@ -45,37 +51,39 @@ const BEGIN_UPDATE: &str = "\x1b[?2026h\x1b[?25l";
 const END_UPDATE: &str = "\x1b[?2026l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 const ERASE_BELOW: &str = "\x1b[J";
-const ERASE_RIGHT: &str = "\x1b[K";
+/// Rows of the region are cut and not wrapped, should the terminal be narrower than it says, or letters wider.
+const WRAP_OFF: &str = "\x1b[?7l";
+const WRAP_ON: &str = "\x1b[?7h";
 
 impl InlineWriter {
     /// Returns the text that adds finished lines and shows the frame; empty if nothing changes.
     pub(crate) fn draw(&mut self, finished: &[Line<'_>], frame: &Frame, (width, height): (u16, u16)) -> String {
         let (rows, cursor) = fit(frame, width, height);
+        let cursor = cursor.filter(|_| frame.is_typing);
+        let place = cursor.unwrap_or_default();
         let is_same = rows == self.rows && width == self.width && cursor.is_some() == self.cursor_shown;
-        if finished.is_empty() && is_same && cursor.is_none_or(|cursor| cursor == self.cursor) {
+        if finished.is_empty() && is_same && place == self.cursor {
             return String::new();
         }
         let mut out = String::from(BEGIN_UPDATE);
         self.move_to_top(width, &mut out);
-        if finished.is_empty() && width == self.width {
-            self.draw_changed_rows(&rows, &mut out);
-        } else {
-            out.push_str(ERASE_BELOW);
-            for line in finished {
-                encode(line, &mut out);
-                out.push_str("\r\n");
-            }
-            let mut separator = "";
-            for row in &rows {
-                out.push_str(separator);
-                out.push_str(&row.encoded);
-                separator = "\r\n";
-            }
+        // Whole rows, because a terminal remembers with each of them whether it continues in the next one.
+        out.push_str(ERASE_BELOW);
+        for line in finished {
+            encode(line, &mut out);
+            out.push_str("\r\n");
         }
-        let last = rows.len().saturating_sub(1);
-        let (row, column) = cursor.unwrap_or((last, 0));
-        move_up(last.saturating_sub(row), &mut out);
+        out.push_str(WRAP_OFF);
+        let mut separator = "";
+        for row in &rows {
+            out.push_str(separator);
+            out.push_str(&row.encoded);
+            separator = "\r\n";
+        }
+        out.push_str(WRAP_ON);
+        let (row, column) = place;
         out.push('\r');
+        move_up(rows.len().saturating_sub(row + 1), &mut out);
         if column > 0 {
             let _ = write!(out, "\x1b[{column}C");
         }
@@ -83,33 +91,13 @@ impl InlineWriter {
             out.push_str(SHOW_CURSOR);
         }
         out.push_str(END_UPDATE);
-        *self = Self { rows, cursor: (row, column), cursor_shown: cursor.is_some(), width };
+        *self = Self { rows, cursor: place, cursor_shown: cursor.is_some(), width };
         out
     }
 
     /// Forgets the region, because something else was written to the terminal.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
-    }
-
-    fn draw_changed_rows(&self, rows: &[DrawnRow], out: &mut String) {
-        for (at, row) in rows.iter().enumerate() {
-            if at > 0 {
-                out.push_str("\r\n");
-            }
-            if self.rows.get(at) != Some(row) {
-                out.push_str(&row.encoded);
-                out.push_str(ERASE_RIGHT);
-            }
-        }
-        if rows.is_empty() {
-            out.push_str(ERASE_BELOW);
-        } else if rows.len() < self.rows.len() {
-            // The cursor may be at the start of an unchanged row.
-            out.push_str("\r\n");
-            out.push_str(ERASE_BELOW);
-            move_up(1, out);
-        }
     }
 
     /// Moves to the first column of the first row, of which a narrower terminal may have made several.
@@ -129,17 +117,44 @@ impl InlineWriter {
 fn fit(frame: &Frame, width: u16, height: u16) -> (Vec<DrawnRow>, Option<(usize, u16)>) {
     let skipped = frame.rows.len().saturating_sub(usize::from(height.max(1)));
     let widest = width.saturating_sub(1);
+    let cursor = frame.cursor.and_then(|(row, column)| Some((row.checked_sub(skipped)?, column.min(widest))));
     let rows = frame.rows[skipped..]
         .iter()
-        .map(|line| {
-            let line = truncate(line, widest);
+        .enumerate()
+        .map(|(at, line)| {
+            let mut line = truncate(line, widest);
+            if let Some((_, column)) = cursor.filter(|(row, _)| *row == at && !frame.is_typing) {
+                line = with_cursor(&line, column);
+            }
             let mut encoded = String::new();
             encode(&line, &mut encoded);
             DrawnRow { encoded, plain: line.spans.iter().map(|span| span.content.as_ref()).collect() }
         })
         .collect();
-    let cursor = frame.cursor.and_then(|(row, column)| Some((row.checked_sub(skipped)?, column.min(widest))));
     (rows, cursor)
+}
+
+/// Returns a row with the letter at a column reversed, or a reversed space behind its end.
+fn with_cursor(line: &Line<'_>, column: u16) -> Line<'static> {
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    let (mut at, column) = (0, usize::from(column));
+    for span in &line.spans {
+        for grapheme in span.content.graphemes(true) {
+            let columns = display_width(grapheme);
+            let is_under = (at..at + columns).contains(&column);
+            let style = if is_under { span.style.add_modifier(Modifier::REVERSED) } else { span.style };
+            match spans.last_mut() {
+                Some(last) if last.style == style => last.content.to_mut().push_str(grapheme),
+                Some(_) | None => spans.push(Span::styled(grapheme.to_owned(), style)),
+            }
+            at += columns;
+        }
+    }
+    if at <= column {
+        spans.push(Span::raw(" ".repeat(column - at)));
+        spans.push(Span::styled(" ", Style::new().add_modifier(Modifier::REVERSED)));
+    }
+    Line { style: line.style, alignment: line.alignment, spans }
 }
 
 /// Returns how many rows a text occupies that a terminal wraps.
@@ -241,22 +256,22 @@ fn color_code(color: Color, base: u8) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use ratatui::text::Span;
-
     use super::*;
 
     fn frame(rows: &[&str]) -> Frame {
-        Frame { rows: rows.iter().map(|row| Line::from((*row).to_owned())).collect(), cursor: None }
+        let rows = rows.iter().map(|row| Line::from((*row).to_owned())).collect();
+        Frame { rows, cursor: None, is_typing: false }
     }
 
     #[test]
-    fn an_unchanged_frame_writes_nothing_and_a_changed_row_writes_itself() {
+    fn an_unchanged_frame_writes_nothing_and_the_cursor_rests_at_the_start_of_the_region() {
         let mut writer = InlineWriter::default();
-        assert!(writer.draw(&[], &frame(&["a", "b", "c"]), (20, 10)).contains("a\r\nb\r\nc"));
+        let text = writer.draw(&[], &frame(&["a", "b", "c"]), (20, 10));
+        assert!(text.contains("a\r\nb\r\nc\x1b[?7h\r\x1b[2A\x1b[?2026l"), "{text:?}");
         assert_eq!(writer.draw(&[], &frame(&["a", "b", "c"]), (20, 10)), "");
+        // No movement depends on the width that the terminal has meanwhile.
         let text = writer.draw(&[], &frame(&["a", "x", "c"]), (20, 10));
-        assert!(text.contains("\x1b[2A\r\nx\x1b[K\r\n"), "{text:?}");
-        assert!(!text.contains('a'), "{text:?}");
+        assert!(text.starts_with("\x1b[?2026h\x1b[?25l\r\x1b[J\x1b[?7la\r\nx\r\n"), "{text:?}");
     }
 
     #[test]
@@ -264,17 +279,31 @@ mod tests {
         let mut writer = InlineWriter::default();
         writer.draw(&[], &frame(&["a", "b"]), (20, 10));
         let text = writer.draw(&[Line::from("done")], &frame(&["a", "b"]), (20, 10));
-        assert!(text.contains("\r\x1b[1A\x1b[Jdone\r\na\r\nb"), "{text:?}");
+        assert!(text.contains("\r\x1b[Jdone\r\n\x1b[?7la\r\nb\x1b[?7h"), "{text:?}");
     }
 
     #[test]
-    fn a_narrower_terminal_has_wrapped_the_rows() {
+    fn a_narrower_terminal_has_wrapped_the_rows_above_the_cursor() {
         let mut writer = InlineWriter::default();
-        writer.draw(&[], &Frame { cursor: Some((1, 12)), ..frame(&["0123456789", "漢字漢字漢字漢字"]) }, (20, 10));
+        let typed =
+            Frame { cursor: Some((1, 12)), is_typing: true, ..frame(&["0123456789", "漢字漢字漢字漢字"]) };
+        assert!(writer.draw(&[], &typed, (20, 10)).ends_with("\r\x1b[12C\x1b[?25h\x1b[?2026l"));
         // The first row needs two of seven columns; the cursor is in the second part of the next one, because a wide
         // character does not fit into the seventh column.
         let text = writer.draw(&[], &frame(&["a"]), (7, 10));
-        assert!(text.starts_with("\x1b[?2026h\x1b[?25l\r\x1b[3A\x1b[J"), "{text:?}");
+        assert!(text.starts_with("\x1b[?2026h\x1b[?25l\r\x1b[3A\x1b[J\x1b[?7la"), "{text:?}");
+    }
+
+    #[test]
+    fn a_resting_cursor_is_drawn_where_the_next_letter_appears() {
+        let shown = |column| {
+            let mut text = String::new();
+            encode(&with_cursor(&Line::from("a漢b"), column), &mut text);
+            text
+        };
+        assert_eq!(shown(0), "\x1b[7ma\x1b[0m漢b");
+        assert_eq!((shown(1), shown(2)), ("a\x1b[7m漢\x1b[0mb".to_owned(), "a\x1b[7m漢\x1b[0mb".to_owned()));
+        assert_eq!(shown(4), "a漢b\x1b[7m \x1b[0m");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod command_log_rules;
 mod command_log_walks;
 mod conversation;
 mod discovery;
+mod export;
 mod forks;
 mod kernel_rules;
 mod kernel_walks;

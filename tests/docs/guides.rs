@@ -106,7 +106,7 @@ fn the_commands_about_operations_work() {
     page.script("push daemon start");
     page.list("mkdir -p ~/.config/systemd/user", "needs the service manager of a login");
     assert!(super::page::repository().join("systemd/pushd.service").exists());
-    page.list("sqlite3 ~/.push/state/pushd.db", "needs the program sqlite3, which is not ours to test");
+    page.script("push backup ~/push.backup");
     page.shell("push run --headless '$ true'; push run --headless --name other '$ true'");
     let deleting = page.next("push delete @last");
     // Without a terminal the commands need `--yes`.

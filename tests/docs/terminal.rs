@@ -19,11 +19,11 @@ pub(crate) struct Terminal {
 /// What a terminal shows after a line was typed, when the shell or a program waits for the next one.
 pub(crate) struct Pause {
     pub(crate) shown: String,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: ExpectedInput,
 }
 
 /// What waits for input.
-pub(crate) enum Waiting {
+pub(crate) enum ExpectedInput {
     /// The shell, after a command with this exit code.
     Shell(i32),
     /// A program, with this prompt.
@@ -104,11 +104,11 @@ impl Drop for Terminal {
     }
 }
 
-fn waiting(screen: &str) -> Option<Waiting> {
+fn waiting(screen: &str) -> Option<ExpectedInput> {
     let last = screen.lines().last()?;
     if let Some(code) = last.strip_prefix('@').and_then(|last| last.strip_suffix('@')) {
-        return Some(Waiting::Shell(code.parse().ok()?));
+        return Some(ExpectedInput::Shell(code.parse().ok()?));
     }
     let is_prompt = PROMPTS.iter().any(|prompt| last.starts_with(prompt)) && last.ends_with([']', ':']);
-    is_prompt.then(|| Waiting::Prompt(last.to_owned()))
+    is_prompt.then(|| ExpectedInput::Prompt(last.to_owned()))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::normalize::normalize;
 use super::page::{Block, Page};
-use super::terminal::{Terminal, Waiting};
+use super::terminal::{ExpectedInput, Terminal};
 use crate::support::home::{Home, Running};
 use crate::support::model::ModelServer;
 
@@ -90,11 +90,11 @@ impl Walkthrough {
             let mut pause = self.terminal().type_line(line);
             loop {
                 match pause.waiting {
-                    Waiting::Shell(code) => {
+                    ExpectedInput::Shell(code) => {
                         assert_eq!(code, 0, "{location}: {line}\n{}", pause.shown);
                         break;
                     }
-                    Waiting::Prompt(prompt) => match answers.next() {
+                    ExpectedInput::Prompt(prompt) => match answers.next() {
                         Some((expected, answer)) => {
                             assert!(prompt.starts_with(expected), "{location}: {prompt} instead of {expected}");
                             pause = self.terminal().type_line(answer);
@@ -123,7 +123,7 @@ impl Walkthrough {
             }
             let pause = self.terminal().type_line(input);
             at = self.compare(&block, at + 1, &pause.shown);
-            if let Waiting::Prompt(prompt) = pause.waiting {
+            if let ExpectedInput::Prompt(prompt) = pause.waiting {
                 let line = lines.get(at).copied().unwrap_or_default();
                 assert!(line.starts_with(&prompt), "{}: expected {line:?}, shown {prompt:?}", block.location);
                 if at + 1 == lines.len() && line == prompt {
@@ -142,7 +142,7 @@ impl Walkthrough {
         self.terminal().wait_for(line);
         interrupt(&self.home);
         let pause = self.terminal().wait_for_pause();
-        let Waiting::Prompt(prompt) = pause.waiting else { panic!("{}: {}", block.location, pause.shown) };
+        let ExpectedInput::Prompt(prompt) = pause.waiting else { panic!("{}: {}", block.location, pause.shown) };
         let without_numbers = |text: &str| {
             let lines = text.lines().filter(|line| line.trim().parse::<u32>().is_err());
             lines.map(|line| format!("{line}\n")).collect::<String>()

@@ -10,6 +10,8 @@ pub(crate) mod home;
 pub(crate) mod model;
 #[cfg(unix)]
 pub(crate) mod ordinary_user;
+#[cfg(unix)]
+pub(crate) mod pty;
 pub(crate) mod random;
 pub(crate) mod samples;
 pub(crate) mod schemas;

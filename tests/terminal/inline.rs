@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::support::home::{is_alive, wait_until};
 use crate::support::model::{Delivery, ModelServer, Reply, call, say, think};
 use crate::{GREEN, Terminal};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// The prompt of an empty composer without a run.
-const READY: &str = "› message, /command";
+pub(crate) const READY: &str = "› message, /command";
 
 #[test]
 fn an_answer_is_streamed_into_the_scrollback() {
@@ -259,10 +260,8 @@ fn the_terminal_is_restored_after_sigterm_and_after_a_suspension() {
     terminal.wipe();
     terminal.type_line("fg; echo back $?");
     terminal.wait_for(READY);
-    let pid = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]);
-    let children = std::process::Command::new("pgrep").args(["-P", pid.trim(), "push"]).output().unwrap();
-    let child: i32 = String::from_utf8(children.stdout).unwrap().trim().parse().unwrap();
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), nix::sys::signal::Signal::SIGTERM).unwrap();
+    let child = client_of(&terminal);
+    send_signal(child, Signal::SIGTERM);
     terminal.wait_for("back 0");
     wait_until("the client is gone", || !is_alive(child));
     terminal.type_line("stty -a");
@@ -333,6 +332,17 @@ fn a_command_of_the_user_runs_and_a_question_mark_shows_the_keys() {
     terminal.wait_for("it was stopped");
     terminal.press("C-d");
     terminal.wait_for("done 0");
+}
+
+/// The process of the client in a terminal.
+pub(crate) fn client_of(terminal: &Terminal) -> i32 {
+    let pid = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]);
+    let children = std::process::Command::new("pgrep").args(["-P", pid.trim(), "push"]).output().unwrap();
+    String::from_utf8(children.stdout).unwrap().trim().parse().unwrap()
+}
+
+pub(crate) fn send_signal(process: i32, signal: Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal).unwrap();
 }
 
 fn start_chat(terminal: &Terminal, server: &ModelServer) {

@@ -4,12 +4,17 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
+mod display;
 mod inline;
+mod output;
+mod restarts;
+mod restored;
 #[path = "../support/mod.rs"]
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::rc::Rc;
 
 use crate::support::home::{Home, wait_until};
 use crate::support::model::{ModelServer, Reply, ServerDialect, call, say, think};
@@ -499,7 +504,7 @@ const KEY: &str = "sk-unseen-0123456789abcdef";
 
 /// A shell in its own terminal and home; it prints `done CODE` after every command.
 struct Terminal {
-    home: Home,
+    home: Rc<Home>,
     socket: String,
 }
 
@@ -519,8 +524,16 @@ impl Terminal {
             skip::skip("terminal tests: tmux is missing");
             return None;
         }
-        let home = Home::new();
-        let socket = home.path().join("tmux").display().to_string();
+        Some(Self::open_at("tmux", Rc::new(Home::new()), (width, height), mode))
+    }
+
+    /// Opens another terminal at the same home, in which push uses the inline view.
+    fn open_other(&self, name: &str, size: (u16, u16)) -> Self {
+        Self::open_at(name, Rc::clone(&self.home), size, "PUSH_PLAIN=")
+    }
+
+    fn open_at(name: &str, home: Rc<Home>, (width, height): (u16, u16), mode: &str) -> Self {
+        let socket = home.path().join(name).display().to_string();
         let terminal = Self { home, socket };
         let programs = std::path::Path::new(env!("CARGO_BIN_EXE_push")).parent().unwrap().display().to_string();
         let path = format!("PATH={programs}:{}", std::env::var("PATH").unwrap_or_default());
@@ -529,21 +542,11 @@ impl Terminal {
             ["env", "-i", &path, &home, mode, "LANG=C.UTF-8", "TERM=screen", "PS1=", "ENV=", "/bin/sh", "-i"].join(" ");
         let place = terminal.home.path().display().to_string();
         let (width, height) = (width.to_string(), height.to_string());
-        terminal.tmux(&[
-            "-u",
-            "-f",
-            "/dev/null",
-            "new-session",
-            "-d",
-            "-x",
-            &width,
-            "-y",
-            &height,
-            "-c",
-            &place,
-            &shell,
-        ]);
-        Some(terminal)
+        let options = terminal.home.path().join("tmux.conf").display().to_string();
+        terminal.home.write("tmux.conf", "set -g history-limit 50000\n");
+        let open = ["new-session", "-d", "-x", &width, "-y", &height, "-c", &place, &shell];
+        terminal.tmux(&[&["-u", "-f", &options], &open[..]].concat());
+        terminal
     }
 
     /// Types a command, or an answer, and presses Enter.

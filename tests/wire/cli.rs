@@ -2,10 +2,13 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
+mod backup;
+mod completions;
 mod config;
 mod crash;
 mod daemon;
 mod exits;
+mod export;
 mod maintenance;
 mod messages;
 mod notify;

@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use pushd::config::limits::Limits;
 use pushd::config::listener::{HTTP_PORT, ListenerSettings, WebListener, WebScope};
@@ -23,6 +24,7 @@ use pushd::kernel::event::{ApprovalScope, Decision, Event, EventKind, GateEvent,
 use pushd::kernel::id::{Json, Seq, SessionId};
 use pushd::kernel::participant::{ParticipantKind, Role};
 use pushd::kernel::quorum::Quorum;
+use pushd::kernel::time::Now;
 use pushd::protocol::error::{Code, ErrorBody};
 use pushd::protocol::intent::{
     ApprovalDecision, Attach, Intent, Join, Malformed, OpenGate, ParticipantIntent, Prompt, Request, RequestTag,
@@ -34,25 +36,35 @@ use pushd::provider::dialect;
 use pushd::runtime::protocols::{BUILT_IN, ProtocolEntry, ProtocolInstance};
 use pushd::runtime::{Config, RunError};
 use pushd::tools::ToolSet;
+use pushd::transport::canonical_json::JsonError;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::daemon::{Client, TIMEOUT};
 
 /// The protocols of the product and this one.
-const PROTOCOLS: [ProtocolEntry; 2] = [
+const PROTOCOLS: [ProtocolEntry; 3] = [
     BUILT_IN[0],
+    ProtocolEntry {
+        name: "words with heartbeats",
+        paths: &[],
+        frame_bytes: |_| 1 << 16,
+        has_request_id: |_| false,
+        create: |_| ProtocolInstance::Requests(Arc::new(Words { heartbeat: Some(Duration::from_millis(5)) })),
+    },
     ProtocolEntry {
         name: "words",
         paths: &["/words"],
         frame_bytes: |_| 1 << 16,
         has_request_id: |_| false,
-        create: |_| ProtocolInstance::Requests(Arc::new(Words)),
+        create: |_| ProtocolInstance::Requests(Arc::new(Words { heartbeat: None })),
     },
 ];
 
 /// The protocol of words.
-struct Words;
+struct Words {
+    heartbeat: Option<Duration>,
+}
 
 fn tag(kind: &str, session: Option<&str>) -> RequestTag {
     RequestTag { request_id: None, kind_name: kind.to_owned(), session: session.map(SessionId::from) }
@@ -73,6 +85,22 @@ fn role(word: &str) -> Option<Role> {
 impl Protocol for Words {
     fn open(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"welcome\n");
+    }
+
+    fn is_json(&self) -> bool {
+        false
+    }
+
+    fn unreadable(&self, _frame: &[u8], why: &JsonError) -> Malformed {
+        refuse(&why.to_string())
+    }
+
+    fn tick_interval(&self) -> Option<Duration> {
+        self.heartbeat
+    }
+
+    fn tick(&self, now: Now, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("alive {}\n", now.0).as_bytes());
     }
 
     fn decode(&self, frame: &[u8]) -> Result<Request, Malformed> {

@@ -33,12 +33,12 @@ struct Call<'a> {
 
 /// The limits on the calls of an item, in bytes for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct CallByteLimits {
     result: usize,
     args: usize,
 }
 
-impl Extent {
+impl CallByteLimits {
     /// No limit.
     pub(super) const FULL: Self = Self { result: usize::MAX, args: usize::MAX };
     /// Only the beginnings and ends of results.
@@ -103,7 +103,7 @@ impl ContextItem {
     }
 
     /// Returns the entries of a request; `whole` holds unredacted texts of messages, which replace the stored ones.
-    pub(super) fn entries(&self, whole: &BTreeMap<MessageId, String>, extent: Extent) -> Vec<Entry> {
+    pub(super) fn entries(&self, whole: &BTreeMap<MessageId, String>, limits: CallByteLimits) -> Vec<Entry> {
         match &self.item.content {
             ItemContent::UserMessage(message) => {
                 let text = whole.get(&message.message).unwrap_or(&message.text);
@@ -121,7 +121,7 @@ impl ContextItem {
                 let calls = self.calls().map(|call| model::ToolCall {
                     id: call.request.id.as_str().to_owned(),
                     tool: call.request.tool.clone(),
-                    args: args_within(call, extent),
+                    args: args_within(call, limits),
                 });
                 let calls: Vec<_> = calls.collect();
                 // An empty turn has no entry.
@@ -130,14 +130,14 @@ impl ContextItem {
                 }
                 let provider_state = self.messages().find_map(|message| message.provider_state.clone());
                 let turn = Entry::Assistant { provider_state, text, calls };
-                iter::once(turn).chain(self.calls().map(|call| result_entry(call, extent))).collect()
+                iter::once(turn).chain(self.calls().map(|call| result_entry(call, limits))).collect()
             }
         }
     }
 
     /// Returns the entries for a summary request: images are only mentioned.
     pub(super) fn entries_for_summary(&self) -> Vec<Entry> {
-        let mut entries = self.entries(&BTreeMap::new(), Extent::TRIMMED);
+        let mut entries = self.entries(&BTreeMap::new(), CallByteLimits::TRIMMED);
         for entry in &mut entries {
             if let Entry::User { text, images } = entry
                 && !images.is_empty()
@@ -163,7 +163,7 @@ impl ContextItem {
     }
 
     /// Estimates its tokens.
-    pub(super) fn tokens(&self, extent: Extent) -> u64 {
+    pub(super) fn tokens(&self, limits: CallByteLimits) -> u64 {
         let described = self.description.as_ref().map_or(0, String::len);
         match &self.item.content {
             ItemContent::UserMessage(message) => {
@@ -177,7 +177,7 @@ impl ContextItem {
                     .messages()
                     .map(|message| message.text_len() + message.provider_state.as_ref().map_or(0, String::len));
                 let calls = self.calls().map(|call| {
-                    args_len_within(call, extent) + call.request.tool.len() + result_len(call).min(extent.result)
+                    args_len_within(call, limits) + call.request.tool.len() + result_len(call).min(limits.result)
                 });
                 estimate_item_tokens(own.sum::<usize>() + marker) + calls.map(estimate_item_tokens).sum::<u64>()
             }
@@ -212,23 +212,23 @@ impl ContextItem {
 }
 
 /// Returns the arguments of a call, or an object that states their omission if they exceed the limit.
-fn args_within(call: Call<'_>, extent: Extent) -> String {
-    omitted_args(call, extent).unwrap_or_else(|| call.request.args.as_str().to_owned())
+fn args_within(call: Call<'_>, limits: CallByteLimits) -> String {
+    omitted_args(call, limits).unwrap_or_else(|| call.request.args.as_str().to_owned())
 }
 
-fn args_len_within(call: Call<'_>, extent: Extent) -> usize {
-    omitted_args(call, extent).map_or(call.request.args.as_str().len(), |omitted| omitted.len())
+fn args_len_within(call: Call<'_>, limits: CallByteLimits) -> usize {
+    omitted_args(call, limits).map_or(call.request.args.as_str().len(), |omitted| omitted.len())
 }
 
-fn omitted_args(call: Call<'_>, extent: Extent) -> Option<String> {
+fn omitted_args(call: Call<'_>, limits: CallByteLimits) -> Option<String> {
     let bytes = call.request.args.as_str().len();
-    let omits = bytes > extent.args.max(MIN_OMITTED_ARGS);
+    let omits = bytes > limits.args.max(MIN_OMITTED_ARGS);
     let object = || serde_json::json!({ "omitted": format!("{bytes} bytes omitted because they do not fit") });
     omits.then(|| object().to_string())
 }
 
-fn result_entry(call: Call<'_>, extent: Extent) -> Entry {
-    let mut excerpt = Excerpt::new(extent.result);
+fn result_entry(call: Call<'_>, limits: CallByteLimits) -> Entry {
+    let mut excerpt = Excerpt::new(limits.result);
     let outcome = match call.result {
         Some(result) => {
             excerpt.push(&failure_text(result));

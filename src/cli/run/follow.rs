@@ -6,6 +6,7 @@ use crate::cli::answer::{AnswerView, StreamText};
 use crate::cli::approval::{
     ApprovalPolicies, ApprovalPolicy, Decision, PendingApproval, PendingApprovals, is_already_decided, wants_full_view,
 };
+use crate::cli::attach::note_status;
 use crate::cli::console::{Console, Verbosity};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::ids;
@@ -260,6 +261,7 @@ impl RunFollower {
                         stderr_view(console).approval(&pending.question)
                     }
                 };
+                note_status(&pending, console);
                 console.prompt(&(card + &pending.prompt()));
             }
             PromptInput::NotStarted | PromptInput::Unavailable => note_pending(&pending, &self.client, console),

@@ -77,7 +77,7 @@ async fn denials_are_listed_before_the_outcome() {
 }
 
 #[tokio::test]
-async fn usage_prints_nothing_and_a_compaction_prints_a_note() {
+async fn usage_is_printed_at_the_end_and_a_compaction_prints_a_note() {
     let daemon = ScriptedDaemon::new();
     let out = CapturedStream::default();
     let script = async {
@@ -88,7 +88,7 @@ async fn usage_prints_nothing_and_a_compaction_prints_a_note() {
         peer
     };
     let (_exit, err, _peer) = follow(&daemon, out.clone(), ApprovalPolicy::Ask, text(), script).await;
-    assert_eq!(out.text(), "success: done\n");
+    assert_eq!(out.text(), "usage: 1 in, 0 out\nsuccess: done\n");
     assert_eq!(err.text(), "the conversation was compacted to free context space\n");
 }
 

@@ -26,6 +26,8 @@ pub(super) async fn follow(
         start: StartPosition::Run(run),
         access: Access::Full,
         first_message: None,
+        draft: None,
+        can_switch: false,
         auto_decision: Some(Box::new(move |pending| automatic_decision(policies, pending))),
     };
     let notices = context.route_notices();
@@ -44,6 +46,7 @@ pub(super) async fn follow(
             context.console.note(&hint);
             Ok(Exit::SUCCESS)
         }
+        Ok(Leave::Unwritable | Leave::Switch { .. }) => Ok(Exit::SUCCESS),
         Ok(Leave::Finished) => match report.progress() {
             Progress::Finished(exit) => Ok(exit),
             Progress::Running | Progress::Unknown => Err(CliError::OutcomeLost),

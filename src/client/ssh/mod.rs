@@ -71,7 +71,11 @@ impl SshEndpoint {
     }
 
     /// Connects and sends `hello`.
-    pub(super) async fn connect(self, attempt: Attempt, greeting: Request<HelloReply>) -> Result<Connected, SshError> {
+    pub(super) async fn connect(
+        self,
+        attempt: Attempt,
+        greeting: Request<HelloReply>,
+    ) -> Result<EstablishedLink, SshError> {
         let (words, limit): (&[&str], _) = match attempt {
             Attempt::First => (&["stdio"], FIRST_TIMEOUT),
             Attempt::Reconnect(StoppedDaemon::Start) => (&["stdio"], RECONNECT_TIMEOUT),
@@ -87,7 +91,7 @@ impl SshEndpoint {
         // A new connection has no events.
         let mut events = Subscriptions::default();
         match timeout(limit, link.exchange(greeting.body(), &mut events)).await {
-            Ok(Ok(hello)) => Ok(Connected { link: link.with_process(process), hello }),
+            Ok(Ok(hello)) => Ok(EstablishedLink { link: link.with_process(process), hello }),
             Ok(Err(LinkError::Unreadable(_) | LinkError::LineTooLong | LinkError::NotText(_))) => {
                 Err(SshError::NotTheProtocol { output: process.output() })
             }
@@ -102,7 +106,7 @@ impl SshEndpoint {
 
 /// A connection whose handshake is done.
 #[derive(Debug)]
-pub(super) struct Connected {
+pub(super) struct EstablishedLink {
     /// The connection.
     pub(super) link: Link,
     /// The payload of the reply to `hello`, or its refusal.

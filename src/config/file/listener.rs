@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::LocatedMistake;
+use super::LocatedError;
 use super::raw::invalid_value;
 use crate::config::listener::{ListenerSettings, parse_address};
 use crate::config::settings::Switch;
@@ -36,7 +36,7 @@ impl RawListener {
         section: &str,
         port: u16,
         opened_by: OpenedBy,
-    ) -> Result<ListenerSettings, LocatedMistake> {
+    ) -> Result<ListenerSettings, LocatedError> {
         let switch = |on: bool| if on { Switch::On } else { Switch::Off };
         let key = |name: &str| format!("{section}.{name}");
         let enabled = self.enabled.unwrap_or(opened_by == OpenedBy::Address && self.listen.is_some());
@@ -61,7 +61,7 @@ fn check_all(
     written: Vec<Spanned<String>>,
     fits: fn(&str) -> bool,
     expected: &str,
-) -> Result<Vec<String>, LocatedMistake> {
+) -> Result<Vec<String>, LocatedError> {
     let text = |text: Spanned<String>| {
         if fits(text.get_ref()) { Ok(text.into_inner()) } else { Err(invalid_value(&text, key, expected)) }
     };

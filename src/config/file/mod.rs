@@ -1,6 +1,6 @@
 //! The configuration file: parsing and validation.
 //!
-//! Every mistake is reported with its file, its line and the expected value. Values that look like credentials are
+//! Every error is reported with its file, its line and the expected value. Values that look like credentials are
 //! refused, and the error does not repeat them.
 
 pub mod edit;
@@ -62,20 +62,20 @@ pub enum ConfigError {
         why: String,
     },
     /// The content is invalid.
-    #[error("{}, line {line}: {mistake}", .path.display())]
+    #[error("{}, line {line}: {error}", .path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
         /// What is wrong.
-        mistake: Mistake,
+        error: ContentError,
     },
 }
 
 /// What is wrong with the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Mistake {
+pub enum ContentError {
     /// The text is not TOML, or does not have the expected structure.
     #[error("{0}")]
     Shape(String),
@@ -130,11 +130,11 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads a file; a missing one gives the defaults. `kinds` are the kinds of providers that it may name.
 pub fn read(path: &Path, kinds: &[ProviderKind]) -> Result<ConfigFile, ConfigError> {
-    let wrong = |line, mistake| ConfigError::Invalid { path: path.to_owned(), line, mistake };
+    let wrong = |line, error| ConfigError::Invalid { path: path.to_owned(), line, error };
     let bytes = match bounded_io::read(path, FILE_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(FileError::NotFound { .. }) => return Ok(ConfigFile::default()),
-        Err(FileError::TooLarge { limit, .. }) => return Err(wrong(1, Mistake::TooLarge { limit })),
+        Err(FileError::TooLarge { limit, .. }) => return Err(wrong(1, ContentError::TooLarge { limit })),
         Err(error @ FileError::NotRegular { .. }) => {
             return Err(ConfigError::NotAFile { path: path.to_owned(), what: error.to_string() });
         }
@@ -144,7 +144,7 @@ pub fn read(path: &Path, kinds: &[ProviderKind]) -> Result<ConfigFile, ConfigErr
         Ok(text) => parse(text, path, kinds),
         Err(error) => {
             let before = bytes.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n');
-            Err(wrong(before.count() + 1, Mistake::NotText))
+            Err(wrong(before.count() + 1, ContentError::NotText))
         }
     }
 }
@@ -156,30 +156,30 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 
 /// Parses the text of a file; `path` is used in errors.
 pub fn parse(text: &str, path: &Path, kinds: &[ProviderKind]) -> Result<ConfigFile, ConfigError> {
-    parse_file(text, kinds).map_err(|(at, mistake)| ConfigError::Invalid {
+    parse_file(text, kinds).map_err(|(at, error)| ConfigError::Invalid {
         path: path.to_owned(),
         line: line_of(text, at),
-        mistake,
+        error,
     })
 }
 
-/// A mistake with its byte offset.
-type LocatedMistake = (usize, Mistake);
+/// An error with its byte offset.
+type LocatedError = (usize, ContentError);
 
-fn parse_file(text: &str, kinds: &[ProviderKind]) -> Result<ConfigFile, LocatedMistake> {
-    let table = DeTable::parse(text).map_err(|error| shape_mistake(&error))?;
+fn parse_file(text: &str, kinds: &[ProviderKind]) -> Result<ConfigFile, LocatedError> {
+    let table = DeTable::parse(text).map_err(|error| shape_error(&error))?;
     let values = values::collect(table.get_ref());
     if let Some(found) = secret::find_credential(&values) {
         return Err(found);
     }
     let lines = values.iter().map(|value| (value.key.clone(), line_of(text, value.offset))).collect();
-    let raw = RawConfig::deserialize(toml::Deserializer::from(table)).map_err(|error| shape_mistake(&error))?;
+    let raw = RawConfig::deserialize(toml::Deserializer::from(table)).map_err(|error| shape_error(&error))?;
     Ok(ConfigFile { settings: raw.into_settings(kinds)?, lines })
 }
 
-fn shape_mistake(error: &toml::de::Error) -> LocatedMistake {
+fn shape_error(error: &toml::de::Error) -> LocatedError {
     let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
-    (error.span().map_or(0, |span| span.start), Mistake::Shape(lines.join(", ")))
+    (error.span().map_or(0, |span| span.start), ContentError::Shape(lines.join(", ")))
 }
 
 fn line_of(text: &str, at: usize) -> usize {

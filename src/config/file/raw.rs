@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::listener::{OpenedBy, RawListener};
 use super::sandbox::RawSandbox;
-use super::{LocatedMistake, Mistake};
+use super::{ContentError, LocatedError};
 use crate::config::listener::{HTTP_PORT, PI_PORT};
 use crate::config::settings::rule::Rule;
 use crate::config::settings::{
@@ -107,7 +107,7 @@ struct RawTools {
 }
 
 impl RawConfig {
-    pub(super) fn into_settings(self, kinds: &[ProviderKind]) -> Result<Settings, LocatedMistake> {
+    pub(super) fn into_settings(self, kinds: &[ProviderKind]) -> Result<Settings, LocatedError> {
         let mut providers = BTreeMap::new();
         for (name, written) in self.providers {
             let provider = written.into_settings(&name, kinds)?;
@@ -135,7 +135,7 @@ impl RawConfig {
 }
 
 impl RawProvider {
-    fn into_settings(self, name: &Spanned<String>, kinds: &[ProviderKind]) -> Result<ProviderSettings, LocatedMistake> {
+    fn into_settings(self, name: &Spanned<String>, kinds: &[ProviderKind]) -> Result<ProviderSettings, LocatedError> {
         let text = name.get_ref();
         let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
         if text == NO_MODEL || text.is_empty() || !text.chars().all(plain) {
@@ -158,7 +158,7 @@ impl RawProvider {
 }
 
 impl RawLimits {
-    fn into_limits(self) -> Result<RunLimits, LocatedMistake> {
+    fn into_limits(self) -> Result<RunLimits, LocatedError> {
         let compact = match self.compact_at {
             None => RunLimits::default().compact_at_permille,
             Some(share) => permille_of_window(&share)?,
@@ -182,7 +182,7 @@ impl RawLimits {
 }
 
 impl RawNotify {
-    fn into_settings(self) -> Result<NotifySettings, LocatedMistake> {
+    fn into_settings(self) -> Result<NotifySettings, LocatedError> {
         let command = |key: &str, text: Option<Spanned<String>>| match text {
             Some(text) if text.get_ref().trim().is_empty() || text.get_ref().contains('\0') => {
                 Err(invalid_value(&text, key, "a command"))
@@ -198,7 +198,7 @@ impl RawNotify {
     }
 }
 
-fn check_variable_names(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, LocatedMistake> {
+fn check_variable_names(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, LocatedError> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']) && name.trim() == name;
     let name = |name: Spanned<String>| {
         if is_name(name.get_ref()) {
@@ -214,7 +214,7 @@ fn check_provider_name(
     provider: &Spanned<String>,
     providers: &BTreeMap<String, ProviderSettings>,
     kinds: &[ProviderKind],
-) -> Result<(), LocatedMistake> {
+) -> Result<(), LocatedError> {
     let name = provider.get_ref();
     if name == NO_MODEL || providers.contains_key(name) || ProviderKind::find(kinds, name).is_some() {
         return Ok(());
@@ -228,7 +228,7 @@ fn provider_kind(
     name: &Spanned<String>,
     written: Option<Spanned<String>>,
     kinds: &[ProviderKind],
-) -> Result<ProviderKind, LocatedMistake> {
+) -> Result<ProviderKind, LocatedError> {
     let key = format!("providers.{}.kind", name.get_ref());
     let own = ProviderKind::find(kinds, name.get_ref());
     let known = || one_of(&kinds.iter().map(|kind| (kind.name, ())).collect::<Vec<_>>());
@@ -246,26 +246,26 @@ fn provider_kind(
     }
 }
 
-fn parse_thinking(key: &str, written: Spanned<String>) -> Result<ThinkingLevel, LocatedMistake> {
+fn parse_thinking(key: &str, written: Spanned<String>) -> Result<ThinkingLevel, LocatedError> {
     let expected = || invalid_value(&written, key, &one_of(ThinkingLevel::ALL));
     ThinkingLevel::parse(written.get_ref()).ok_or_else(expected)
 }
 
-fn parse_preset(written: Spanned<String>) -> Result<Preset, LocatedMistake> {
+fn parse_preset(written: Spanned<String>) -> Result<Preset, LocatedError> {
     let expected = || invalid_value(&written, "approvals.preset", &one_of(Preset::ALL));
     Preset::parse(written.get_ref()).ok_or_else(expected)
 }
 
-fn parse_rules(written: Vec<Spanned<String>>) -> Result<Vec<Rule>, LocatedMistake> {
+fn parse_rules(written: Vec<Spanned<String>>) -> Result<Vec<Rule>, LocatedError> {
     if let Some(surplus) = written.get(MOST_RULES) {
         return Err(invalid_value(surplus, "approvals.rules", &format!("at most {MOST_RULES} rules")));
     }
     let read =
-        |rule: Spanned<String>| rule.get_ref().parse().map_err(|error| (rule.span().start, Mistake::Rule(error)));
+        |rule: Spanned<String>| rule.get_ref().parse().map_err(|error| (rule.span().start, ContentError::Rule(error)));
     written.into_iter().map(read).collect()
 }
 
-fn parse_prices(written: Vec<RawPrice>) -> Result<Vec<Price>, LocatedMistake> {
+fn parse_prices(written: Vec<RawPrice>) -> Result<Vec<Price>, LocatedError> {
     let mut prices: Vec<Price> = Vec::new();
     for price in written {
         let amount = |field: &str, dollars: &Spanned<f64>| micro_usd(&format!("prices.{field}"), dollars);
@@ -285,7 +285,7 @@ fn parse_prices(written: Vec<RawPrice>) -> Result<Vec<Price>, LocatedMistake> {
 fn check_headers(
     key: &str,
     written: BTreeMap<Spanned<String>, Spanned<String>>,
-) -> Result<BTreeMap<String, String>, LocatedMistake> {
+) -> Result<BTreeMap<String, String>, LocatedError> {
     let mut headers = BTreeMap::new();
     for (name, text) in written {
         let key = format!("{key}.{}", name.get_ref());
@@ -301,7 +301,7 @@ fn check_headers(
     Ok(headers)
 }
 
-fn check_url(key: &str, url: Spanned<String>) -> Result<String, LocatedMistake> {
+fn check_url(key: &str, url: Spanned<String>) -> Result<String, LocatedError> {
     let rest = url.get_ref().strip_prefix("http://").or_else(|| url.get_ref().strip_prefix("https://"));
     let plain = |rest: &str| {
         let host = rest.split('/').next().unwrap_or_default();
@@ -314,21 +314,21 @@ fn check_url(key: &str, url: Spanned<String>) -> Result<String, LocatedMistake> 
     Ok(url.into_inner())
 }
 
-fn non_empty(key: &str, text: Spanned<String>) -> Result<String, LocatedMistake> {
+fn non_empty(key: &str, text: Spanned<String>) -> Result<String, LocatedError> {
     if text.get_ref().trim().is_empty() || text.get_ref().contains(char::is_control) {
         return Err(invalid_value(&text, key, "a name"));
     }
     Ok(text.into_inner())
 }
 
-pub(super) fn positive<T: Copy + Default + PartialEq>(key: &str, number: Spanned<T>) -> Result<T, LocatedMistake> {
+pub(super) fn positive<T: Copy + Default + PartialEq>(key: &str, number: Spanned<T>) -> Result<T, LocatedError> {
     if *number.get_ref() == T::default() {
         return Err(invalid_value(&number, key, "at least 1"));
     }
     Ok(number.into_inner())
 }
 
-fn permille_of_window(share: &Spanned<f64>) -> Result<u16, LocatedMistake> {
+fn permille_of_window(share: &Spanned<f64>) -> Result<u16, LocatedError> {
     let number = *share.get_ref();
     if !(0.1..=1.0).contains(&number) {
         return Err(invalid_value(share, "limits.compact_at", "a share of the context window between 0.1 and 1.0"));
@@ -338,7 +338,7 @@ fn permille_of_window(share: &Spanned<f64>) -> Result<u16, LocatedMistake> {
 }
 
 /// Returns an amount in millionths of a dollar; more than a billion dollars is taken for a typing error.
-fn micro_usd(key: &str, dollars: &Spanned<f64>) -> Result<u64, LocatedMistake> {
+fn micro_usd(key: &str, dollars: &Spanned<f64>) -> Result<u64, LocatedError> {
     let number = *dollars.get_ref();
     if !(0.0..=1e9).contains(&number) {
         return Err(invalid_value(dollars, key, "an amount of US dollars, not negative"));
@@ -355,6 +355,6 @@ pub(super) fn one_of<T>(words: &[(&str, T)]) -> String {
     format!("one of {}", words.join(", "))
 }
 
-pub(super) fn invalid_value<T>(spanned: &Spanned<T>, key: &str, expected: &str) -> LocatedMistake {
-    (spanned.span().start, Mistake::Value { key: key.to_owned(), expected: expected.to_owned() })
+pub(super) fn invalid_value<T>(spanned: &Spanned<T>, key: &str, expected: &str) -> LocatedError {
+    (spanned.span().start, ContentError::Value { key: key.to_owned(), expected: expected.to_owned() })
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::LocatedMistake;
+use super::LocatedError;
 use super::raw::{invalid_value, one_of, positive};
 use crate::config::sandbox::{SandboxKind, SandboxMechanism, SandboxSettings};
 use crate::config::settings::Switch;
@@ -30,7 +30,7 @@ pub(super) struct RawSandbox {
 const MEGABYTE: u64 = 1024 * 1024;
 
 impl RawSandbox {
-    pub(super) fn into_settings(self) -> Result<SandboxSettings, LocatedMistake> {
+    pub(super) fn into_settings(self) -> Result<SandboxSettings, LocatedError> {
         let provider = self.provider.map_or(Ok(SandboxKind::default()), |written| {
             let expected = || invalid_value(&written, "sandbox.provider", &one_of(SandboxKind::ALL));
             SandboxKind::parse(written.get_ref()).ok_or_else(expected)
@@ -56,7 +56,7 @@ impl RawSandbox {
 }
 
 /// Checks that paths are absolute or relative to the home, so that they do not depend on the working directory.
-fn check_paths(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, LocatedMistake> {
+fn check_paths(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, LocatedError> {
     let check_path = |path: Spanned<String>| {
         let text = path.get_ref();
         let fixed = text.starts_with('/') || text.starts_with("~/");

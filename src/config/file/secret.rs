@@ -3,17 +3,17 @@
 //! In doubt a value is refused: the file is shown and copied, and must not contain a credential.
 
 use super::values::ConfigValue;
-use super::{LocatedMistake, Mistake};
+use super::{ContentError, LocatedError};
 
 /// Returns the first value that looks like a credential.
-pub(super) fn find_credential(values: &[ConfigValue]) -> Option<LocatedMistake> {
+pub(super) fn find_credential(values: &[ConfigValue]) -> Option<LocatedError> {
     let found = values.iter().find(|value| {
         let text = value.text.as_deref().unwrap_or_default();
         (is_credential_name(&value.name) && !value.is_switch)
             || looks_like_credential(text)
             || has_url_credentials(text)
     })?;
-    Some((found.offset, Mistake::Secret { key: found.key.clone() }))
+    Some((found.offset, ContentError::Secret { key: found.key.clone() }))
 }
 
 fn is_credential_name(name: &str) -> bool {

@@ -70,15 +70,16 @@ async fn an_outcome_is_committed_with_its_effect_and_replaces_no_other() {
     write(&test, vec![admitted(2, "s")], Durability::Synced).await;
     write(&test, vec![settled(3, "s", "timed out")], Durability::Written).await;
     let syncs = test.journal.stats().syncs;
-    let outcomes = vec![settlement(1, "s", ""), settlement(2, "s", ""), settlement(3, "s", "")];
-    let batch = Batch { outcomes, durability: Durability::Synced, ..created("s") };
+    let commands = vec![settled(1, "s", ""), settled(2, "s", ""), settled(3, "s", ""), admitted(5, "s")];
+    let batch = Batch { commands, durability: Durability::Synced, ..created("s") };
     test.commit(batch).await.expect("stored");
     assert_eq!(test.journal.stats().syncs, syncs + 1);
-    let conflict = Batch { outcomes: vec![settlement(4, "s", "")], ..created("s") };
+    let conflict = Batch { commands: vec![settled(4, "s", "")], ..created("s") };
     assert!(test.commit(conflict).await.is_err(), "the session exists");
     let test = test.kill_and_reopen(Options::default());
     let found = test.journal.load_commands().await.expect("readable");
-    assert_eq!(found, [settled_row(1, "s", ""), settled_row(2, "s", ""), settled_row(3, "s", "timed out")]);
+    let timed_out = settled_row(3, "s", "timed out");
+    assert_eq!(found, [settled_row(1, "s", ""), settled_row(2, "s", ""), timed_out, open_row(5, "s")]);
 }
 
 #[tokio::test]
@@ -265,7 +266,7 @@ async fn a_journal_with_an_older_schema_gets_the_command_table() {
     write(&test, vec![settled(1, "s", "r")], Durability::Synced).await;
     let test = test.reopen().await;
     assert_eq!(test.journal.load_commands().await.expect("readable"), [settled_row(1, "s", "r")]);
-    assert_eq!(test.journal.survey().await.expect("a survey").schema, 1002);
+    assert_eq!(test.journal.summarize().await.expect("a summary").schema, 1002);
     test.journal.close().await.expect("closes");
     let database = Connection::open(test.dir.path().join(DATABASE)).expect("a connection");
     database

@@ -82,10 +82,10 @@ async fn a_scan_visits_every_session_once_and_finds_truncated_ones() {
     }
     test.journal.repair("s1".into()).await.expect("repaired");
     assert_eq!(truncated(&test, 3).await, ["s4".into()]);
-    let survey = test.journal.survey().await.expect("a survey");
-    assert_eq!((survey.sessions, survey.losses, survey.schema / 1000), (7, 1, 1));
+    let summary = test.journal.summarize().await.expect("a summary");
+    assert_eq!((summary.sessions, summary.losses, summary.schema / 1000), (7, 1, 1));
     test.journal.repair("s4".into()).await.expect("repaired");
-    let since = test.journal.losses_since(survey.newest_loss, 9).await.expect("a list");
+    let since = test.journal.losses_since(summary.newest_loss, 9).await.expect("a list");
     assert_eq!(since.iter().map(|found| found.session.as_str()).collect::<Vec<_>>(), ["s4"]);
 }
 

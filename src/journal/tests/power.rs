@@ -1,7 +1,7 @@
 //! Power loss: acknowledged data is there afterwards, and what is there was written, in order.
 //!
-//! A tape is the recording of what a journal did for one seed. Many crash states are tried for each tape. The
-//! number of a state is its seed and also determines its tape. `PUSH_POWER_SEEDS` sets the number of states,
+//! A trace is the recording of what a journal did for one seed. Many crash states are tried for each trace. The
+//! number of a state is its seed and also determines its trace. `PUSH_POWER_SEEDS` sets the number of states,
 //! `PUSH_LONG=1` the long form, and `PUSH_POWER_SEED` tries one state alone.
 
 use std::env;
@@ -21,7 +21,7 @@ use crate::random::Random;
 #[test]
 fn acknowledged_batches_survive_a_power_loss() {
     if let Some(seed) = number("PUSH_POWER_SEED") {
-        return run_tape(seed / STATES, Some(seed));
+        return run_trace(seed / STATES, Some(seed));
     }
     let long = env::var("PUSH_LONG").is_ok_and(|value| value == "1");
     let states = number("PUSH_POWER_SEEDS").unwrap_or(if long { 100_000 } else { 300 });
@@ -30,8 +30,8 @@ fn acknowledged_batches_survive_a_power_loss() {
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, |count| count.get()) {
             scope.spawn(|| {
-                while let Some(tape) = Some(next.fetch_add(1, Order::Relaxed)).filter(|n| n * STATES < states) {
-                    run_tape(tape, None);
+                while let Some(trace) = Some(next.fetch_add(1, Order::Relaxed)).filter(|n| n * STATES < states) {
+                    run_trace(trace, None);
                 }
             });
         }
@@ -41,7 +41,12 @@ fn acknowledged_batches_survive_a_power_loss() {
 #[test]
 fn a_failed_sync_and_a_power_loss_keep_acknowledged_batches() {
     for number in 0..FAILING {
-        try_states(&Tape::with_failed_sync(number, AfterFailure::Nothing), "with a failed sync", number, None);
+        try_states(
+            &OperationTrace::with_failed_sync(number, AfterFailure::Nothing),
+            "with a failed sync",
+            number,
+            None,
+        );
     }
 }
 
@@ -49,7 +54,7 @@ fn a_failed_sync_and_a_power_loss_keep_acknowledged_batches() {
 fn batches_acknowledged_after_a_failed_sync_and_a_restart_survive_a_power_loss() {
     for number in 0..FAILING {
         try_states(
-            &Tape::with_failed_sync(number, AfterFailure::Restart),
+            &OperationTrace::with_failed_sync(number, AfterFailure::Restart),
             "with a failed sync and a restart",
             number,
             None,
@@ -93,13 +98,13 @@ enum AfterFailure {
 }
 
 /// The recording of what a journal did for one seed.
-struct Tape {
+struct OperationTrace {
     recording: Recording,
     requests: RequestLog,
     model: Model,
 }
 
-impl Tape {
+impl OperationTrace {
     fn record(seed: u64) -> Self {
         let mut workload = Workload::new(seed);
         let options = workload.options();
@@ -177,28 +182,29 @@ impl Tape {
     }
 }
 
-/// Records a tape and tries its states.
-fn run_tape(number: u64, only: Option<u64>) {
-    try_states(&Tape::record(number), "whole", number, only);
+/// Records a trace and tries its states.
+fn run_trace(number: u64, only: Option<u64>) {
+    try_states(&OperationTrace::record(number), "whole", number, only);
 }
 
-/// Tries the states of a tape, or only one of them.
-fn try_states(tape: &Tape, kind: &str, number: u64, only: Option<u64>) {
+/// Tries the states of a trace, or only one of them.
+fn try_states(trace: &OperationTrace, kind: &str, number: u64, only: Option<u64>) {
     let mut states: Vec<(usize, u64)> = (number * STATES..(number + 1) * STATES)
         .filter(|seed| only.is_none_or(|only| only == *seed))
-        .map(|seed| (tape.crash_position(&mut Random::new(seed)), seed))
+        .map(|seed| (trace.crash_position(&mut Random::new(seed)), seed))
         .collect();
     states.sort_unstable();
-    let mut player = CrashSimulator::new(&tape.recording);
+    let mut player = CrashSimulator::new(&trace.recording);
     for (cut, seed) in states {
         player.advance(cut);
         let mut random = Random::new(!seed);
         let dir = crash_directory(&player, &mut random);
-        let name = format!("PUSH_POWER_SEED={seed}, tape {number} ({kind}), cut {cut} of {}", tape.recording.ops.len());
+        let name =
+            format!("PUSH_POWER_SEED={seed}, trace {number} ({kind}), cut {cut} of {}", trace.recording.ops.len());
         if random.one_in(6) {
-            crash_again(tape, cut, dir, &mut random, &name);
+            crash_again(trace, cut, dir, &mut random, &name);
         } else {
-            verify(tape, cut, dir, &mut random, &name);
+            verify(trace, cut, dir, &mut random, &name);
         }
     }
 }
@@ -216,10 +222,10 @@ fn crash_directory(player: &CrashSimulator<'_>, random: &mut Random) -> TempDir 
 }
 
 /// Opens a crash state and compares it with the replies.
-fn verify(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
+fn verify(trace: &OperationTrace, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
     let options = Options { readers: 1, reserve_bytes: 0, boot: 99, ..Options::default() };
     let journal = Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    let (found, count) = read_back(tape, cut, &journal, name);
+    let (found, count) = read_back(trace, cut, &journal, name);
     let mut workload = Workload::resume(random.next(), &found);
     let batches: Vec<Batch> = (0..3).map(|_| Batch { durability: Durability::Synced, ..workload.batch() }).collect();
     for batch in &batches {
@@ -229,7 +235,7 @@ fn verify(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str
     block_on(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     let journal = Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: again: {error:?}"));
     let seen = JournalContents::read(&journal, usize::MAX).unwrap_or_else(|error| panic!("{name}: again: {error:?}"));
-    let kept = tape.requests.entries.iter().take(count).map(|entry| &entry.batch);
+    let kept = trace.requests.entries.iter().take(count).map(|entry| &entry.batch);
     let model = Model::of(kept.chain(&batches));
     let whole = count + batches.len();
     assert_eq!(
@@ -245,18 +251,18 @@ fn verify(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str
 }
 
 /// Reads everything and determines how many of the batches are there.
-fn read_back(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (JournalContents, usize) {
+fn read_back(trace: &OperationTrace, cut: usize, journal: &Journal, name: &str) -> (JournalContents, usize) {
     let seen = JournalContents::read(journal, 20_000).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    let (least, most) = tape.requests.bounds(cut);
-    let Some(count) = tape.model.find(&seen, least, most) else {
-        let short = tape.model.find(&seen, 0, least);
+    let (least, most) = trace.requests.bounds(cut);
+    let Some(count) = trace.model.find(&seen, least, most) else {
+        let short = trace.model.find(&seen, 0, least);
         panic!(
             "{name}: {least} to {most} batches should be there, there are {short:?}; least:\n{}most:\n{}",
-            tape.model.describe_differences(&seen, least),
-            tape.model.describe_differences(&seen, most)
+            trace.model.describe_differences(&seen, least),
+            trace.model.describe_differences(&seen, most)
         );
     };
-    let shown = tape
+    let shown = trace
         .requests
         .entries
         .iter()
@@ -270,33 +276,33 @@ fn read_back(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (Journal
 }
 
 /// Loses power again while the crash state is opened or soon after.
-fn crash_again(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
+fn crash_again(trace: &OperationTrace, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
     let name = format!("{name}, and again");
     let mut workload = Workload::new(random.next());
     let options = Options { boot: 2, ..workload.options() };
-    let requests = RequestLog { before: 0, floors: Vec::new(), entries: tape.requests.entries.clone() };
+    let requests = RequestLog { before: 0, floors: Vec::new(), entries: trace.requests.entries.clone() };
     let mut driver =
         Driver::open(Disk::on(dir), options, requests).unwrap_or_else(|refused| panic!("{name}: {:?}", refused.1));
-    let (seen, count) = read_back(tape, cut, &driver.journal, &name);
+    let (seen, count) = read_back(trace, cut, &driver.journal, &name);
     driver.set_found(count);
     let mut workload = Workload::resume(random.next(), &seen);
     for _ in 0..random.below(6) {
         driver = workload.step(driver);
     }
-    let mut tape = Tape::of(driver);
+    let mut trace = OperationTrace::of(driver);
     // A disk returns the same content on every read: the first batches count as there from the start.
-    tape.requests.before = count;
-    let cut = random.below(tape.recording.ops.len() as u64 + 1) as usize;
-    let mut player = CrashSimulator::new(&tape.recording);
+    trace.requests.before = count;
+    let cut = random.below(trace.recording.ops.len() as u64 + 1) as usize;
+    let mut player = CrashSimulator::new(&trace.recording);
     player.advance(cut);
-    verify(&tape, cut, crash_directory(&player, random), random, &name);
+    verify(&trace, cut, crash_directory(&player, random), random, &name);
 }
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
 }
 
-/// How many states of a tape are tried.
+/// How many states of a trace are tried.
 const STATES: u64 = 25;
-/// How many tapes have a failing sync.
+/// How many traces have a failing sync.
 const FAILING: u64 = 6;

@@ -15,6 +15,7 @@ mod item;
 mod message;
 mod progress;
 mod rewind;
+mod settled;
 mod writing;
 
 use std::collections::BTreeMap;

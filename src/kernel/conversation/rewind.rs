@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Conversation;
 use super::assistant::{AssistantMessage, Block};
 use super::item::{Item, ItemContent};
+use super::progress::Progress;
 use crate::kernel::event::{Branch, Event};
 use crate::kernel::id::Seq;
 
@@ -28,6 +29,8 @@ impl Conversation {
         self.unsettled.clear();
         self.interruption = None;
         self.counted = None;
+        // A branch needs an idle session: what was active at its point has ended since.
+        self.progress = Progress::default();
     }
 }
 

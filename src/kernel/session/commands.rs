@@ -6,6 +6,7 @@ use crate::kernel::command::{
     Answer, Caller, Command, Prompt, QueueEntry, Repetition, Reply, Right, SessionStatus, Steer,
 };
 use crate::kernel::event::{EventKind, Message, Opening, QueuedMessage, RunEvent, RunOutcome, SessionEvent, Steering};
+use crate::kernel::gate;
 use crate::kernel::id::{MessageId, RunId, Seq};
 use crate::kernel::idempotency::KeySpace;
 use crate::kernel::refusal::Refusal;
@@ -237,7 +238,10 @@ impl Session {
     }
 }
 
-fn into_message(prompt: Prompt, caller: &Caller) -> Message {
+fn into_message(mut prompt: Prompt, caller: &Caller) -> Message {
+    if !caller.rights.contains(Right::Own) {
+        prompt.rules.push(gate::CONFINED.to_owned());
+    }
     Message {
         message: prompt.message,
         text: prompt.text,

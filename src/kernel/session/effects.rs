@@ -101,7 +101,12 @@ impl Effects {
     pub(super) fn into_list(self) -> Vec<Effect> {
         let mut list = self.immediate;
         list.extend(self.reserve.map(Effect::Reserve));
-        list.extend(self.persist);
+        // Most inputs only store and emit events, which stay where they are.
+        if list.is_empty() {
+            list = self.persist;
+        } else {
+            list.extend(self.persist);
+        }
         list.extend(self.checkpoint.map(Effect::Checkpoint));
         list.extend(self.replies);
         list.extend(self.subscriptions);

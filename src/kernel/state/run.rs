@@ -7,7 +7,7 @@ use crate::kernel::event::{
     Budget, CallResult, CheckResult, Criterion, Intention, Message, Purpose, RunOutcome, Steering, TokenUsage,
     ToolOutcome,
 };
-use crate::kernel::gate::BudgetResource;
+use crate::kernel::gate::{self, BudgetResource};
 use crate::kernel::id::{CallId, MessageId, RunId};
 use crate::kernel::time::Now;
 
@@ -83,6 +83,11 @@ impl Run {
             model_choice,
             retry_attempt: None,
         }
+    }
+
+    /// Returns whether the commands of its message ask first and run confined, because the owner has not sent it.
+    pub fn is_confined(&self) -> bool {
+        self.rules.iter().any(|rule| rule == gate::CONFINED)
     }
 }
 

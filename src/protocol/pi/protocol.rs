@@ -21,6 +21,7 @@ use crate::protocol::intent::{Malformed, Request, RequestTag};
 use crate::protocol::operation_result::{OperationError, OperationResult};
 use crate::protocol::reply::Reply;
 use crate::protocol::{EventEncoding, Protocol};
+use crate::transport::canonical_json::JsonError;
 
 /// The Pi protocol.
 #[derive(Debug, Clone, Copy)]
@@ -50,8 +51,12 @@ impl Protocol for PiProtocol {
         decode::too_long(head, tail, bytes, limit, &self.limits)
     }
 
-    fn binary(&self) -> Result<Request, Malformed> {
-        Err(decode::refuse(None, None, error_text::BINARY))
+    fn unreadable(&self, frame: &[u8], why: &JsonError) -> Malformed {
+        decode::unreadable(frame, why, &self.limits)
+    }
+
+    fn binary(&self) -> Malformed {
+        decode::refuse(None, None, error_text::BINARY)
     }
 
     fn needs_request_ids(&self) -> bool {

@@ -10,22 +10,20 @@ use crate::protocol::intent::{Intent, Malformed, Request, RequestTag};
 use crate::protocol::reply::Reply;
 use crate::protocol::{EventEncoding, Protocol};
 use crate::record;
-use crate::transport::canonical_json::{self, canonicalize};
+use crate::transport::canonical_json::JsonError;
 
 /// The Push protocol.
 #[derive(Debug, Clone)]
 pub struct PushProtocol {
     limits: DecodeLimits,
-    /// How deeply the JSON of a line may be nested.
-    depth: usize,
     /// The protocols that a connection can switch to.
     other_protocols: Vec<&'static str>,
 }
 
 impl PushProtocol {
     /// Creates the protocol with the limits of its requests, and the names of the protocols that connections can switch to.
-    pub const fn new(limits: DecodeLimits, depth: usize, other_protocols: Vec<&'static str>) -> Self {
-        Self { limits, depth, other_protocols }
+    pub const fn new(limits: DecodeLimits, other_protocols: Vec<&'static str>) -> Self {
+        Self { limits, other_protocols }
     }
 
     /// Refuses a switch to a protocol that does not exist.
@@ -49,12 +47,12 @@ impl Protocol for PushProtocol {
     fn open(&self, _out: &mut Vec<u8>) {}
 
     fn decode(&self, frame: &[u8]) -> Result<Request, Malformed> {
-        let unreadable = |why: canonical_json::JsonError| {
-            MalformedRequest::unreadable(RequestError::Unreadable { why: why.to_string() }).into_refusal()
-        };
-        let line = canonicalize(frame, canonical_json::Limits { depth: self.depth }).map_err(unreadable)?;
-        let request = decode::decode(&line, &self.limits).map_err(MalformedRequest::into_refusal)?;
+        let request = decode::decode(frame, &self.limits).map_err(MalformedRequest::into_refusal)?;
         self.check_switch(request)
+    }
+
+    fn unreadable(&self, _frame: &[u8], why: &JsonError) -> Malformed {
+        MalformedRequest::unreadable(RequestError::Unreadable { why: why.to_string() }).into_refusal()
     }
 
     fn too_long(&self, bytes: u64, limit: usize, _head: &[u8], _tail: &[u8]) -> Malformed {

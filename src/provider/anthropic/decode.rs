@@ -4,15 +4,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::provider::api_error::ApiError;
 use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
+use crate::provider::lines::SseDecoder;
 use crate::provider::model::{StopReason, TurnEnd};
-use crate::provider::sse_turn::{EventHandler, SseTurnDecoder};
 use crate::provider::turn_builder::{CallFragment, STOP_BYTES, TurnBuilder};
+use crate::provider::turn_decoder::{EventHandler, TurnDecoder, check_error, parse_event};
 
 /// The decoder of one response.
-pub(super) type Decoder = SseTurnDecoder<DecoderState>;
+pub(super) type Decoder = TurnDecoder<SseDecoder, DecoderState>;
 
 /// The state of a response.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Decoder {
             thinking_blocks: Vec::new(),
             completion: Completion::Pending,
         };
-        Self::with_handler(state, limits.line_bytes)
+        Self::with_parts(SseDecoder::new(limits.line_bytes), state)
     }
 }
 
@@ -98,12 +98,8 @@ impl EventHandler for DecoderState {
         if self.completion == Completion::Complete || data.is_empty() {
             return Ok(());
         }
-        let event: Event = serde_json::from_slice(data).map_err(|error| {
-            ModelError::invalid_response(format!("the server sent an event that cannot be read: {error}"), data)
-        })?;
-        if let Some(error) = event.error {
-            return Err(ApiError::from_json(&serde_json::from_str(error.get()).unwrap_or_default()).to_stream_error());
-        }
+        let event: Event = parse_event(data)?;
+        check_error(event.error)?;
         match event.r#type.as_str() {
             "content_block_delta" => event.delta.map_or(Ok(()), |delta| self.accept_delta(event.index, &delta)),
             "content_block_start" => event.content_block.map_or(Ok(()), |block| self.accept_block(event.index, block)),

@@ -120,7 +120,7 @@ pub struct KeyStore {
 
 /// Whether the keyring is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AskKeyring {
+pub(super) enum KeyringUse {
     Yes,
     No,
 }
@@ -158,7 +158,7 @@ impl KeyStore {
         provider: &str,
         variable: &str,
         environment: &BTreeMap<String, String>,
-        keyring: AskKeyring,
+        keyring: KeyringUse,
     ) -> Result<Option<ResolvedKey>, KeyError> {
         if let Some(key) = environment.get(variable).and_then(|value| Key::new(value)) {
             return Ok(Some(ResolvedKey { key, source: KeySource::Variable(variable.to_owned()) }));
@@ -168,8 +168,8 @@ impl KeyStore {
             return Ok(Some(ResolvedKey { key, source: KeySource::File(path) }));
         }
         match keyring {
-            AskKeyring::No => Ok(None),
-            AskKeyring::Yes => {
+            KeyringUse::No => Ok(None),
+            KeyringUse::Yes => {
                 let key = self.keyring.find(provider).await.map_err(KeyError::Keyring)?;
                 Ok(key.map(|key| ResolvedKey { key, source: KeySource::Keyring }))
             }

@@ -16,20 +16,20 @@ async fn a_key_is_looked_up_in_the_environment_then_the_file_then_the_keyring() 
     let environment = BTreeMap::from([("OPENAI_API_KEY".to_owned(), " from-shell\n".to_owned())]);
     let empty = BTreeMap::from([("OPENAI_API_KEY".to_owned(), String::new())]);
     let find = async |environment, ask| keys.find("openai", "OPENAI_API_KEY", environment, ask).await;
-    assert_eq!(find(&empty, AskKeyring::Yes).await.unwrap(), None);
+    assert_eq!(find(&empty, KeyringUse::Yes).await.unwrap(), None);
 
     keys.store_in_keyring("openai", &key("from-ring")).await.unwrap();
-    let found = find(&empty, AskKeyring::Yes).await.unwrap();
+    let found = find(&empty, KeyringUse::Yes).await.unwrap();
     assert_eq!(found, Some(ResolvedKey { key: key("from-ring"), source: KeySource::Keyring }));
-    assert_eq!(find(&empty, AskKeyring::No).await.unwrap(), None);
+    assert_eq!(find(&empty, KeyringUse::No).await.unwrap(), None);
 
     keys.store_in_file("openai", &key("from-file")).unwrap();
     keys.store_in_file("anthropic", &key("another")).unwrap();
-    let found = find(&empty, AskKeyring::Yes).await.unwrap();
+    let found = find(&empty, KeyringUse::Yes).await.unwrap();
     let path = folder.path().join("home/keys.toml");
     assert_eq!(found, Some(ResolvedKey { key: key("from-file"), source: KeySource::File(path) }));
 
-    let found = find(&environment, AskKeyring::Yes).await.unwrap();
+    let found = find(&environment, KeyringUse::Yes).await.unwrap();
     let source = KeySource::Variable("OPENAI_API_KEY".to_owned());
     assert_eq!(found, Some(ResolvedKey { key: key("from-shell"), source }));
 }
@@ -43,7 +43,7 @@ async fn a_file_that_others_can_read_is_refused() {
     let none = BTreeMap::new();
     for mode in [0o640, 0o604, 0o620] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        let error = keys.find("openai", "X", &none, AskKeyring::No).await.unwrap_err();
+        let error = keys.find("openai", "X", &none, KeyringUse::No).await.unwrap_err();
         assert!(matches!(error, KeyError::File(PrivateFileError::Exposed(_))), "{mode:o}: {error}");
         assert!(error.to_string().contains("chmod 600"), "{error}");
         let stored = keys.store_in_file("openai", &key("other"));
@@ -58,7 +58,7 @@ async fn an_invalid_key_file_is_rejected_without_quoting_it() {
         fs::create_dir_all(keys.path().parent().unwrap()).unwrap();
         fs::write(keys.path(), text).unwrap();
         fs::set_permissions(keys.path(), Permissions::from_mode(0o600)).unwrap();
-        let error = keys.find("openai", "X", &BTreeMap::new(), AskKeyring::No).await.unwrap_err();
+        let error = keys.find("openai", "X", &BTreeMap::new(), KeyringUse::No).await.unwrap_err();
         assert!(matches!(error, KeyError::Malformed { .. }), "{text}: {error}");
         assert!(!error.to_string().contains("sk-secret"), "{error}");
     }

@@ -4,23 +4,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::provider::api_error::ApiError;
-use crate::provider::dialect::{ResponseDecoder, classify_trailing_error, interrupted_error};
 use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
 use crate::provider::lines::LineSplitter;
-use crate::provider::model::{Delta, StopReason, TurnEnd};
+use crate::provider::model::{StopReason, TurnEnd};
 use crate::provider::turn_builder::{STOP_BYTES, TurnBuilder};
+use crate::provider::turn_decoder::{EventHandler, TurnDecoder, check_error, parse_event};
 
 /// The decoder of one response.
-#[derive(Debug)]
-pub(super) struct Decoder {
-    lines: LineSplitter,
-    state: DecoderState,
-}
+pub(super) type Decoder = TurnDecoder<LineSplitter, DecoderState>;
 
+/// The state of a response.
 #[derive(Debug)]
-struct DecoderState {
+pub(super) struct DecoderState {
     turn: TurnBuilder,
     thinking: String,
 }
@@ -58,48 +54,17 @@ struct Function {
 impl Decoder {
     pub(super) fn new(limits: TurnLimits, label: String) -> Self {
         let state = DecoderState { turn: TurnBuilder::new(limits, label), thinking: String::new() };
-        Self { lines: LineSplitter::new(limits.line_bytes), state }
+        Self::with_parts(LineSplitter::new(limits.line_bytes), state)
     }
 }
 
-impl ResponseDecoder for Decoder {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Delta>) -> Result<(), ModelError> {
-        let Self { lines, state } = self;
-        state.turn.swap_deltas(out);
-        let outcome = lines.feed(bytes, |line| state.accept_line(line));
-        state.turn.swap_deltas(out);
-        outcome
-    }
-
-    fn finish(&mut self, out: &mut Vec<Delta>) -> Result<(), ModelError> {
-        let Self { lines, state } = self;
-        state.turn.swap_deltas(out);
-        let outcome = lines.finish(|line| state.accept_line(line));
-        state.turn.swap_deltas(out);
-        outcome.map_err(classify_trailing_error)?;
-        if self.is_done() { Ok(()) } else { Err(interrupted_error()) }
-    }
-
-    fn is_done(&self) -> bool {
-        self.state.turn.has_stopped()
-    }
-
-    fn end(&self) -> TurnEnd {
-        self.state.turn.end()
-    }
-}
-
-impl DecoderState {
-    fn accept_line(&mut self, line: &[u8]) -> Result<(), ModelError> {
-        if line.is_empty() || self.turn.has_stopped() {
+impl EventHandler for DecoderState {
+    fn accept_event(&mut self, data: &[u8]) -> Result<(), ModelError> {
+        if data.is_empty() || self.turn.has_stopped() {
             return Ok(());
         }
-        let line: Line = serde_json::from_slice(line).map_err(|error| {
-            ModelError::invalid_response(format!("the server sent a line that cannot be read: {error}"), line)
-        })?;
-        if let Some(error) = line.error {
-            return Err(ApiError::from_json(&serde_json::from_str(error.get()).unwrap_or_default()).to_stream_error());
-        }
+        let line: Line = parse_event(data)?;
+        check_error(line.error)?;
         if let Some(message) = line.message {
             self.accept_message(message)?;
         }
@@ -112,6 +77,20 @@ impl DecoderState {
         Ok(())
     }
 
+    fn turn(&mut self) -> &mut TurnBuilder {
+        &mut self.turn
+    }
+
+    fn is_complete(&self) -> bool {
+        self.turn.has_stopped()
+    }
+
+    fn end(&self) -> TurnEnd {
+        self.turn.end()
+    }
+}
+
+impl DecoderState {
     fn accept_message(&mut self, message: Message) -> Result<(), ModelError> {
         if let Some(thinking) = message.thinking {
             self.turn.push_thinking(&thinking)?;

@@ -4,15 +4,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::provider::api_error::ApiError;
 use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
+use crate::provider::lines::SseDecoder;
 use crate::provider::model::{StopReason, TurnEnd};
-use crate::provider::sse_turn::{EventHandler, SseTurnDecoder};
 use crate::provider::turn_builder::{CallFragment, STOP_BYTES, TurnBuilder};
+use crate::provider::turn_decoder::{EventHandler, TurnDecoder, check_error, parse_event};
 
 /// The decoder of one response.
-pub(super) type Decoder = SseTurnDecoder<DecoderState>;
+pub(super) type Decoder = TurnDecoder<SseDecoder, DecoderState>;
 
 /// The state of a response.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Decoder {
             refusal: RefusalState::None,
             completion: Completion::Pending,
         };
-        Self::with_handler(state, limits.line_bytes)
+        Self::with_parts(SseDecoder::new(limits.line_bytes), state)
     }
 }
 
@@ -113,12 +113,8 @@ impl EventHandler for DecoderState {
         if data == b"[DONE]" {
             return self.accept_done();
         }
-        let chunk: Chunk = serde_json::from_slice(data).map_err(|error| {
-            ModelError::invalid_response(format!("the server sent an event that cannot be read: {error}"), data)
-        })?;
-        if let Some(error) = chunk.error {
-            return Err(ApiError::from_json(&serde_json::from_str(error.get()).unwrap_or_default()).to_stream_error());
-        }
+        let chunk: Chunk = parse_event(data)?;
+        check_error(chunk.error)?;
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
             self.accept_choice(choice)?;
         }

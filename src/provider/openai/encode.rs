@@ -24,8 +24,8 @@ pub(super) fn body(request: &Request, token_limit: TokenLimit) -> Value {
     // Thinking is sent back with the calls of the current turn and never with older ones: some servers reject it
     // there.
     let last_message = request.entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).unwrap_or(0);
-    let age = |at| if at > last_message { Age::Current } else { Age::Older };
-    messages.extend(request.entries.iter().enumerate().map(|(at, entry)| message(entry, age(at))));
+    let position = |at| if at > last_message { TurnPosition::Current } else { TurnPosition::Older };
+    messages.extend(request.entries.iter().enumerate().map(|(at, entry)| message(entry, position(at))));
     let mut body = json!({
         "model": request.model,
         "messages": messages,
@@ -50,12 +50,12 @@ pub(super) fn body(request: &Request, token_limit: TokenLimit) -> Value {
 
 /// Whether an entry belongs to the current turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Age {
+enum TurnPosition {
     Older,
     Current,
 }
 
-fn message(entry: &Entry, age: Age) -> Value {
+fn message(entry: &Entry, position: TurnPosition) -> Value {
     match entry {
         Entry::User { text, images } if images.is_empty() => json!({ "role": "user", "content": text }),
         Entry::User { text, images } => json!({ "role": "user", "content": content_parts(text, images) }),
@@ -67,7 +67,7 @@ fn message(entry: &Entry, age: Age) -> Value {
                     message["content"] = Value::Null;
                 }
                 if let Some((field, thinking)) = provider_state.as_deref().and_then(super::decode::thinking_from_state)
-                    && age == Age::Current
+                    && position == TurnPosition::Current
                 {
                     message[field] = thinking.into();
                 }

@@ -25,7 +25,7 @@ use crate::protocol::session_file::{Entry, Header, IdGenerator, ParsedSession};
 use crate::runtime::generate;
 use crate::runtime::session_files::SessionFiles;
 use crate::runtime::session_files::index::{CreatedFile, FileRecord, IndexError, SessionFileIndex};
-use crate::runtime::session_files::store::{StoreError, TornLine};
+use crate::runtime::session_files::store::{FileStamp, Store, StoreError, TornLine};
 
 /// Generates ids for imported entries.
 pub(super) struct GeneratedIds;
@@ -49,7 +49,15 @@ impl IdGenerator for GeneratedIds {
 }
 
 /// The lock of a session's file.
-pub(super) type FileGuard<'s> = MutexGuard<'s, ()>;
+pub(super) type FileGuard<'s> = MutexGuard<'s, Option<SynchronizedFile>>;
+
+/// A session and its file after a synchronization. While neither changes there is nothing to synchronize, and the file
+/// is not read again.
+pub(super) struct SynchronizedFile {
+    path: PathBuf,
+    stamp: FileStamp,
+    last_seq: Seq,
+}
 
 /// Returns the file of a session; a session of another protocol has none unless one was chosen.
 pub(super) fn current(service: &CommandService, session: &SessionId, snapshot: &Snapshot) -> Option<FileRecord> {
@@ -98,15 +106,15 @@ pub(super) async fn keep_synchronized(service: Arc<CommandService>, view: Arc<Se
 ///
 /// Does nothing while a run is active: its end triggers the next synchronization.
 pub(super) async fn synchronize(service: &Arc<CommandService>, view: &Arc<SessionView>) -> Result<(), String> {
-    let guard = view.lock_file().await;
-    synchronize_in(service, view, &guard).await
+    let mut guard = view.lock_file().await;
+    synchronize_in(service, view, &mut guard).await
 }
 
 /// Synchronizes under a lock that the caller holds.
 pub(super) async fn synchronize_in(
     service: &Arc<CommandService>,
     view: &Arc<SessionView>,
-    _guard: &FileGuard<'_>,
+    guard: &mut FileGuard<'_>,
 ) -> Result<(), String> {
     let (mut torn, id_prefix) = (TornLineTracker::default(), id_prefix(view.session()));
     for _ in 0..SYNC_ATTEMPTS {
@@ -118,7 +126,12 @@ pub(super) async fn synchronize_in(
         if view.read(|projection| projection.is_streaming()) {
             return Ok(());
         }
-        let stored = read(service, &file.path).await?;
+        let last_seq = snapshot.last_seq;
+        if is_synchronized(service, guard, &file.path, last_seq).await? {
+            return Ok(());
+        }
+        **guard = None;
+        let (stored, stamp) = read_stamped(service, &file.path).await?;
         let state = file_state(&id_prefix, &snapshot, stored.as_ref());
         let foreign = view.read(|projection| projection.foreign_entries(state, &snapshot, &mut GeneratedIds));
         if let Some(import) = foreign {
@@ -135,17 +148,34 @@ pub(super) async fn synchronize_in(
         };
         let missing = view.read(|projection| projection.missing_entries(state, &snapshot, &header))?;
         if missing.is_empty() {
+            **guard = stamp.map(|stamp| SynchronizedFile { path: file.path, stamp, last_seq });
             return Ok(());
         }
         let Some(line) = torn.observe(stored.as_ref()) else {
             tokio::time::sleep(TORN_LINE_DELAY).await;
             continue;
         };
-        if write(service, file, header, stored, missing, line).await? {
+        let path = file.path.clone();
+        if let Some(Written { stamp }) = write(service, file, header, stored, missing, line).await? {
+            **guard = stamp.map(|stamp| SynchronizedFile { path, stamp, last_seq });
             return Ok(());
         }
     }
     Err("other programs keep writing to it".to_owned())
+}
+
+/// Returns whether neither a session nor its file has changed since the last synchronization.
+async fn is_synchronized(
+    service: &Arc<CommandService>,
+    guard: &FileGuard<'_>,
+    path: &Path,
+    last_seq: Seq,
+) -> Result<bool, String> {
+    let Some(last) = guard.as_ref().filter(|last| last.path == path && last.last_seq == last_seq) else {
+        return Ok(false);
+    };
+    let (directory, path, stamp) = (path, path.to_owned(), last.stamp.clone());
+    run_blocking(service, directory, move || Store::has_stamp(&path, &stamp)).await
 }
 
 /// Loads the index if that failed when the daemon started.
@@ -261,15 +291,28 @@ pub(super) async fn copy_before(
 
 /// Reads the file of a session; `None` if it does not exist.
 pub(super) async fn read(service: &Arc<CommandService>, path: &Path) -> Result<Option<ParsedSession>, String> {
+    read_stamped(service, path).await.map(|(stored, _)| stored)
+}
+
+/// Reads the file of a session like [`read`], with its stamp.
+async fn read_stamped(
+    service: &Arc<CommandService>,
+    path: &Path,
+) -> Result<(Option<ParsedSession>, Option<FileStamp>), String> {
     let (store, directory, path) = (service.session_files().store.clone(), path, path.to_owned());
-    match run_blocking(service, directory, move || store.read(&path)).await? {
-        Ok(stored) => Ok(Some(stored)),
-        Err(StoreError::NotFound { .. }) => Ok(None),
+    match run_blocking(service, directory, move || store.read_stamped(&path)).await? {
+        Ok((stored, stamp)) => Ok((Some(stored), stamp)),
+        Err(StoreError::NotFound { .. }) => Ok((None, None)),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Appends entries to a file, or writes a new one; `false` if another program has written meanwhile.
+/// Entries that are written; the stamp of the file, unless it must be read again.
+struct Written {
+    stamp: Option<FileStamp>,
+}
+
+/// Appends entries to a file, or writes a new one; `None` if another program has written meanwhile.
 async fn write(
     service: &Arc<CommandService>,
     file: FileRecord,
@@ -277,7 +320,7 @@ async fn write(
     stored: Option<ParsedSession>,
     entries: Vec<Entry>,
     torn: TornLine,
-) -> Result<bool, String> {
+) -> Result<Option<Written>, String> {
     let (owner, directory) = (Arc::clone(service), file.path.clone());
     let write = move || {
         let SessionFiles { store, index } = owner.session_files();
@@ -286,11 +329,11 @@ async fn write(
         index.choose(file).map_err(|error| error.to_string())?;
         let written = match &stored {
             Some(stored) => store.extend(&path, stored, &entries, torn),
-            None => store.prepare().and_then(|()| store.write(&path, &header, &entries)),
+            None => store.prepare().and_then(|()| store.write(&path, &header, &entries)).map(|()| None),
         };
         match written {
-            Ok(()) => Ok(true),
-            Err(StoreError::Changed { .. }) => Ok(false),
+            Ok(stamp) => Ok(Some(Written { stamp })),
+            Err(StoreError::Changed { .. }) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     };

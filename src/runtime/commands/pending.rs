@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::peer::Peer;
+use crate::journal::Durability;
 use crate::kernel::command_log::{CommandName, CommandOutcome, ErrorFormatter, Submission, Ticket};
 use crate::protocol::command_protocol::{CommandLifecycle, CommandResponse, Notice};
 use crate::protocol::intent::RequestTag;
@@ -21,6 +22,8 @@ pub(super) struct Pending {
     pub(super) task: TaskState,
     /// The notices that follow the response, for all connections.
     pub(super) notices: Vec<Notice>,
+    /// How durably the outcome is stored before the response.
+    pub(super) durability: Durability,
 }
 
 /// The task of a command.
@@ -99,6 +102,7 @@ pub(super) fn submission(
     format_error: ErrorFormatter,
 ) -> Submission {
     let SubmittedCommand { tag, command } = request;
+    let policy = command.operation.action().policy();
     Submission {
         ticket,
         name,
@@ -107,10 +111,10 @@ pub(super) fn submission(
         session: tag.session.clone(),
         fingerprint: generate::fingerprint([command.canonical.as_str()]),
         depends_on: command.depends_on.iter().map(|id| id.as_str().into()).collect(),
-        scheduling: command.policy.scheduling,
-        time_limit: command.policy.time_limit,
-        persistence: command.policy.persistence,
-        rate_class: command.policy.rate_class,
+        scheduling: policy.scheduling(),
+        time_limit: command.time_limit,
+        persistence: policy.persistence(),
+        rate_class: policy.rate_class(),
         format_error,
     }
 }

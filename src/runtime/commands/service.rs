@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use super::session_list::SessionList;
 use super::session_views::SessionViews;
 use super::shell_breaker::ShellBreaker;
 use super::store;
-use crate::journal::{CommitError, Journal, ReadError};
+use crate::journal::{CommitError, Durability, Journal, ReadError};
 use crate::kernel::command::Snapshot;
 use crate::kernel::command_log::{CommandLog, CommandName, CommandOutcome, CommandRecord, Effect, Input, Ticket};
 use crate::kernel::id::ConnectionId;
@@ -202,6 +203,11 @@ impl CommandService {
         read(&self.lock().log)
     }
 
+    /// Waits until the events that are published now are in the outboxes of their subscribers.
+    pub(in crate::runtime) async fn wait_until_delivered(&self) {
+        self.views.wait_until_current().await;
+    }
+
     /// Waits until connections are closed.
     pub(super) async fn wait_for_disconnect(&self) {
         self.server.hub().services().disconnecting.wait().await;
@@ -252,8 +258,8 @@ impl CommandService {
         let format_error = self.protocol.error_formatter();
         let mut submission = submission(ticket, &request, name.clone(), format_error);
         submission.time_limit = submission.time_limit.map(|usual| self.limits.command_millis.unwrap_or(usual));
-        let (task, notices) = (TaskState::None, Vec::new());
-        inner.pending.insert(ticket, Pending { request, name, peer, outbox, task, notices });
+        let (task, notices, durability) = (TaskState::None, Vec::new(), Durability::Written);
+        inner.pending.insert(ticket, Pending { request, name, peer, outbox, task, notices, durability });
         let started = self.apply(&mut inner, Input::Submit(Box::new(submission)));
         drop(inner);
         executor::execute_all(self, started);
@@ -269,7 +275,7 @@ impl CommandService {
     pub(super) fn finish_execution(self: &Arc<Self>, ticket: Ticket, result: ExecutionResult) -> Vec<StartedCommand> {
         let mut inner = self.lock();
         if let Some(pending) = inner.pending.get_mut(&ticket) {
-            pending.notices = result.notices;
+            (pending.notices, pending.durability) = (result.notices, result.durability);
         }
         let input = if result.stored { Input::FinishedWithEffect } else { Input::Finished };
         self.apply(&mut inner, input(ticket, result.outcome))
@@ -332,7 +338,8 @@ impl CommandService {
                 }
             }
             Effect::PersistOutcome(ticket, record) => {
-                let stored = store::persist_outcome(self.journal(), record, &*self.protocol);
+                let durability = inner.pending.get(&ticket).map_or(Durability::Written, |pending| pending.durability);
+                let stored = store::persist_outcome(self.journal(), record, &*self.protocol, durability);
                 self.report_commit(stored, move |stored| {
                     if stored { Input::OutcomePersisted(ticket) } else { Input::OutcomeFailed(ticket) }
                 });
@@ -381,6 +388,7 @@ impl CommandService {
             request: Arc::clone(&pending.request),
             record,
             stored: OnceLock::new(),
+            unsynced: AtomicBool::new(false),
         };
         inner.started.push(StartedCommand { ticket, execution });
     }

@@ -10,12 +10,12 @@ use super::service::CommandService;
 use super::session_view::SessionView;
 use super::session_views::ViewLease;
 use crate::kernel::command::{Answer, Caller, Command, Gap, Right, Rights, SessionStatus, Snapshot};
-use crate::kernel::command_log::{CommandOutcome, CommandRecord};
+use crate::kernel::command_log::CommandOutcome;
 use crate::kernel::environment::Environment;
 use crate::kernel::id::{Seq, SessionId};
 use crate::protocol::operation_result::OperationError;
 use crate::provider::Starter;
-use crate::runtime::lane::{LaneClosed, LaneError, LaneReply, LaneRequest, ReplyGuard};
+use crate::runtime::lane::{CommandPart, LaneClosed, LaneError, LaneReply, LaneRequest, ReplyGuard};
 
 /// The answer of a session, and its version after the command.
 pub(super) struct SessionReply {
@@ -168,15 +168,15 @@ impl CommandService {
         self.request_for(view, command, if_version, peer, None).await
     }
 
-    /// Sends a command to its session like [`Self::request`]; a success is stored as the outcome of the command
-    /// `record`, together with the change of the session.
+    /// Sends a command to its session like [`Self::request`], as part of a command of the command log, which is stored
+    /// together with the change of the session.
     pub(super) async fn request_for(
         &self,
         view: &Arc<SessionView>,
         command: Command,
         if_version: Option<u64>,
         peer: &Peer,
-        record: Option<Arc<CommandRecord>>,
+        part: Option<CommandPart>,
     ) -> Result<SessionReply, OperationError> {
         let environment = if command.policy().needs_environment { self.environment(peer).await } else { None };
         let (sender, receiver) = oneshot::channel();
@@ -192,7 +192,7 @@ impl CommandService {
             environment,
             if_version,
             starter: Starter::Program,
-            record,
+            part,
         });
         for _ in 0..MAX_RELOADS {
             let lane = self.server().hub().lane(view.session()).await;

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::file_sync::FileGuard;
+use super::file_sync::{FileGuard, SynchronizedFile};
 use crate::journal::{Page, ReadError};
 use crate::kernel::command::{Caller, PrivateEvent};
 use crate::kernel::event::{
@@ -38,12 +38,14 @@ pub(super) struct SessionView {
     observed: watch::Sender<Seq>,
     /// Notified when the session's file needs an update.
     file_outdated: Notify,
-    /// Held while the session's file is read or written.
-    file: tokio::sync::Mutex<()>,
+    /// Held while the session's file is read or written; the file as the last synchronization left it.
+    file: tokio::sync::Mutex<Option<SynchronizedFile>>,
 }
 
 struct Inner {
     projection: Box<dyn SessionProjection>,
+    /// The feed that the view follows.
+    feed: Option<Arc<Feed>>,
     subscribers: BTreeMap<ConnectionId, ViewSubscriber>,
     /// The number of commands that use the view.
     leases: usize,
@@ -88,6 +90,7 @@ impl SessionView {
     pub(super) fn new(session: SessionId, id: ConnectionId, protocol: &dyn CommandProtocol) -> Arc<Self> {
         let inner = Inner {
             projection: protocol.projection(),
+            feed: None,
             subscribers: BTreeMap::new(),
             leases: 0,
             user_commands: BTreeMap::new(),
@@ -162,6 +165,14 @@ impl SessionView {
         }
         let mut observed = self.observed.subscribe();
         let _ = observed.wait_for(|observed| *observed >= seq || self.is_finished()).await;
+    }
+
+    /// Waits until the events that are published now are observed, or never will be.
+    pub(super) async fn wait_until_current(&self) {
+        let newest = self.lock().feed.as_ref().map(|feed| feed.newest());
+        if let Some(newest) = newest {
+            self.wait_until_observed(newest).await;
+        }
     }
 
     /// Waits until the projection satisfies a condition, or never will.
@@ -260,13 +271,20 @@ impl SessionView {
                     // Other events for one subscriber alone do not change the projection.
                     OutboxItem::Private { event: PrivateEvent::Deleted { .. }, .. } => return self.end(),
                     OutboxItem::Frames { .. } | OutboxItem::Line(_) | OutboxItem::Private { .. } => {}
-                    OutboxItem::Subscribe { feed, after } => cursor = Some(EventCursor { feed, seen: after }),
+                    OutboxItem::Subscribe { feed, after } => {
+                        self.lock().feed = Some(Arc::clone(&feed));
+                        cursor = Some(EventCursor { feed, seen: after });
+                    }
                     OutboxItem::SwitchFeed(feed) => {
                         if let Some(cursor) = &mut cursor {
+                            self.lock().feed = Some(Arc::clone(&feed));
                             cursor.feed = feed;
                         }
                     }
-                    OutboxItem::Unsubscribe(_) => cursor = None,
+                    OutboxItem::Unsubscribe(_) => {
+                        self.lock().feed = None;
+                        cursor = None;
+                    }
                 }
             }
             let progress = match &mut cursor {
@@ -462,6 +480,20 @@ mod tests {
         assert_eq!(cursor.seen, Seq::ZERO);
         assert_eq!(cursor.observe_stored(&view, Ok(page(b""))), Progress::Advanced);
         assert_eq!(cursor.seen, Seq::new(2));
+    }
+
+    #[tokio::test]
+    async fn a_view_is_current_when_it_has_observed_what_is_published() {
+        let (view, cursor) = behind();
+        view.wait_until_current().await;
+        view.lock().feed = Some(cursor.feed);
+        tokio::select! {
+            biased;
+            () = view.wait_until_current() => panic!("it has observed nothing"),
+            () = std::future::ready(()) => {}
+        }
+        view.observe(&[], Seq::new(4));
+        view.wait_until_current().await;
     }
 
     /// Returns a cursor at events that have left the ring.

@@ -52,6 +52,14 @@ impl SessionViews {
         empty
     }
 
+    /// Waits until every view has observed the events that are published now.
+    pub(super) async fn wait_until_current(&self) {
+        let views: Vec<_> = self.lock().values().cloned().collect();
+        for view in views {
+            view.wait_until_current().await;
+        }
+    }
+
     pub(super) fn sessions(&self) -> Vec<SessionId> {
         self.lock().keys().cloned().collect()
     }

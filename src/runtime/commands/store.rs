@@ -34,13 +34,14 @@ pub(super) fn persist_admission(
     journal.write_commands(vec![CommandWrite::Admitted(record)], Durability::Synced)
 }
 
-/// Writes an outcome; the receiver is notified when it survives the end of the process.
+/// Writes an outcome; the receiver is notified when it has its durability.
 pub(super) fn persist_outcome(
     journal: &Journal,
     record: OutcomeRecord,
     protocol: &dyn CommandProtocol,
+    durability: Durability,
 ) -> oneshot::Receiver<Result<(), CommitError>> {
-    journal.write_commands(vec![CommandWrite::Settled(redacted(record, protocol))], Durability::Written)
+    journal.write_commands(vec![CommandWrite::Settled(redacted(record, protocol))], durability)
 }
 
 /// Writes an outcome soon.
@@ -58,24 +59,22 @@ const MAX_STORED_BYTES: usize = 64 * 1024;
 
 fn redacted(mut record: OutcomeRecord, protocol: &dyn CommandProtocol) -> OutcomeRecord {
     let ReplyBody::Text(text) = &record.outcome.body else { return record };
+    record.outcome.body = stored_body(Arc::clone(text), record.outcome.success, &record.record.kind, protocol);
+    record
+}
+
+/// Returns the body of a reply to a command of a kind as it is stored.
+pub(super) fn stored_body(text: Arc<str>, success: bool, kind: &str, protocol: &dyn CommandProtocol) -> ReplyBody {
     if text.len() > MAX_STORED_BYTES {
         // It is not written, and redaction takes time.
-        record.outcome.body = ReplyBody::TooLarge(text.len() as u64);
-        return record;
+        return ReplyBody::TooLarge(text.len() as u64);
     }
-    if record.outcome.success && protocol.quotes_messages(&record.record.kind) {
-        return record;
+    if text.is_empty() || (success && protocol.quotes_messages(kind)) {
+        return ReplyBody::Text(text);
     }
     let redactor = Redactor::default();
-    let hidden = match record.outcome.success {
-        true if text.is_empty() => return record,
-        true => redactor.redact_json(text),
-        false => redactor.redact(text).into_owned(),
-    };
-    if hidden.as_str() != text.as_ref() {
-        record.outcome.body = ReplyBody::Text(hidden.into());
-    }
-    record
+    let hidden = if success { redactor.redact_json(&text) } else { redactor.redact(&text).into_owned() };
+    ReplyBody::Text(if hidden.as_str() == text.as_ref() { text } else { hidden.into() })
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Lane, LaneReply, ReplyGuard};
-use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta, StoredSession};
+use super::{ChangePosition, CommandPart, Lane, LaneReply, ReplyGuard};
+use crate::journal::{self, Batch, Checkpoint, CommandWrite, Create, Durability, Meta, StoredSession};
 use crate::kernel::command::{PrivateEvent, Reply, Snapshot};
-use crate::kernel::command_log::{CommandOutcome, CommandRecord, OutcomeRecord};
+use crate::kernel::command_log::{CommandOutcome, OutcomeRecord};
 use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::event::{Event, EventKind, GateEvent, RunEvent, SessionEvent};
 use crate::kernel::id::{Seq, SessionId};
@@ -81,9 +81,9 @@ pub(super) struct PendingBatch {
     urgent: bool,
     /// Whether an event has an audience.
     restricted: bool,
-    reply_guards: BTreeMap<Ticket, (ReplyGuard, Option<Arc<CommandRecord>>)>,
-    /// The outcomes of the commands whose effect it is.
-    outcomes: Vec<OutcomeRecord>,
+    reply_guards: BTreeMap<Ticket, (ReplyGuard, Option<CommandPart>)>,
+    /// The admissions and outcomes of the commands whose effect it is.
+    commands: Vec<CommandWrite>,
     after: AfterCommit,
 }
 
@@ -138,22 +138,27 @@ impl From<StoredBytes> for CheckpointPolicy {
 const EVENT_BYTES_PER_CHECKPOINT_BYTE: usize = 8;
 
 impl PendingBatch {
-    pub(super) fn add_reply_guard(
-        &mut self,
-        ticket: Ticket,
-        reply_guard: ReplyGuard,
-        record: Option<Arc<CommandRecord>>,
-    ) {
-        self.reply_guards.insert(ticket, (reply_guard, record));
+    pub(super) fn add_reply_guard(&mut self, ticket: Ticket, reply_guard: ReplyGuard, part: Option<CommandPart>) {
+        self.reply_guards.insert(ticket, (reply_guard, part));
     }
 
-    /// Adds the reply to a request. A success is stored as the outcome of its command if `stored_at` is given.
-    fn add_reply(&mut self, ticket: Ticket, result: Reply, version: u64, stored_at: Option<Now>) {
-        let Some((reply_guard, record)) = self.reply_guards.remove(&ticket) else { return };
-        let stored = record.zip(stored_at.filter(|_| result.is_ok())).map(|(record, at)| {
-            let outcome = CommandOutcome::succeeded("", Some(version));
-            self.outcomes.push(OutcomeRecord { record, outcome: outcome.clone(), at });
-            outcome
+    /// Adds the reply to a request, which has changed the session if `changed_at` is given. Then the command of which it
+    /// is a part is stored with the change, if it has succeeded.
+    fn add_reply(&mut self, ticket: Ticket, result: Reply, version: u64, changed_at: Option<Now>) {
+        let Some((reply_guard, part)) = self.reply_guards.remove(&ticket) else { return };
+        let part = part.filter(|_| result.is_ok());
+        let is_step = matches!(part, Some(CommandPart { position: ChangePosition::Step, .. }));
+        self.synced |= changed_at.is_some() && !is_step;
+        let stored = part.zip(changed_at).and_then(|(CommandPart { record, position }, at)| match position {
+            ChangePosition::Step | ChangePosition::Last => {
+                self.commands.push(CommandWrite::Admitted(record));
+                None
+            }
+            ChangePosition::Outcome(result) => {
+                let outcome = CommandOutcome::succeeded(result, Some(version));
+                self.commands.push(CommandWrite::Settled(OutcomeRecord { record, outcome: outcome.clone(), at }));
+                Some(outcome)
+            }
         });
         self.after.deliveries.push(Delivery::Reply(reply_guard, LaneReply { result, version, stored }));
     }
@@ -200,7 +205,7 @@ impl PendingBatch {
         self.urgent |= other.urgent;
         self.restricted |= other.restricted;
         self.reply_guards.extend(other.reply_guards);
-        self.outcomes.extend(other.outcomes);
+        self.commands.extend(other.commands);
         self.after.deliveries.extend(other.after.deliveries);
         self.after.effects.extend(other.after.effects);
         self.after.run_ended |= other.after.run_ended;
@@ -238,7 +243,7 @@ impl PendingBatch {
         batch.block = stored;
         batch.meta = meta;
         batch.checkpoint = self.checkpoint;
-        batch.outcomes = self.outcomes;
+        batch.commands = self.commands;
         batch.urgent = self.urgent;
         if self.synced {
             batch.durability = Durability::Synced;
@@ -292,8 +297,7 @@ impl Lane {
                     }
                 }
                 Effect::Reply(ticket, reply, version) => {
-                    pending.synced |= changes;
-                    // Without a change of the session there is no batch to store an outcome with.
+                    // Without a change of the session there is no batch to store a command with.
                     pending.add_reply(ticket, reply, version, changes.then_some(now));
                 }
                 Effect::EmitTo(_, private) => {

@@ -1,6 +1,6 @@
 //! The decision about a call of a model: it combines all rules that apply and allows, asks or denies.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,14 +11,14 @@ use crate::config::settings::rule::Rule;
 use crate::kernel::command::Snapshot;
 use crate::kernel::effect::TurnRequest;
 use crate::kernel::event::{DenialEffect, ToolError};
-use crate::kernel::gate::is_approval_policy;
+use crate::kernel::gate::is_run_policy;
 use crate::provider::{APPROVE_REMEDY, Question, StepDecision, StepPolicy};
 use crate::runtime::grants;
 use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
 use crate::sandbox::ConfinementStrength;
 use crate::sandbox::risk::PathContext;
-use crate::tools::{self, Request, ToolContext, ToolSet};
+use crate::tools::{self, Request, ToolContext, ToolErrorKind, ToolSet};
 
 /// The policy of the calls of a turn.
 pub(super) struct CallPolicy {
@@ -136,6 +136,46 @@ pub(in crate::runtime) fn step_policy(
     }))
 }
 
+/// The commands in a message that somebody other than the owner has sent.
+pub(super) struct ConfinedSteps {
+    pub(super) services: Arc<Services>,
+    pub(super) sandbox: SandboxKind,
+    pub(super) workspace: PathBuf,
+}
+
+impl ConfinedSteps {
+    /// Returns the policy that asks before each command, unless `rules` deny it, and refuses one that cannot be confined.
+    pub(super) async fn policy(self, rules: Option<StepPolicy>) -> StepPolicy {
+        let Self { services, sandbox, workspace } = self;
+        // A configuration that cannot be read confines like the default one.
+        let settings =
+            services.model_config.run_config(&workspace).await.map(|rules| rules.settings).unwrap_or_default();
+        let level = sandbox_level(&services, sandbox, settings.sandbox.mechanism).await;
+        let tools = services.tools.clone();
+        StepPolicy::new(move |tool, args| {
+            if let Some(StepDecision::Deny(error)) = rules.as_ref().map(|rules| rules.check(tool, args)) {
+                return StepDecision::Deny(error);
+            }
+            if matches!(level, Sandbox::Disabled | Sandbox::Unavailable) {
+                return StepDecision::Deny(
+                    tools::ToolError::new(ToolErrorKind::SandboxUnavailable, NOT_CONFINED).into(),
+                );
+            }
+            match tools.parse(tool, args) {
+                Ok(request) => StepDecision::Ask(Box::new(step_question(&request, args, NOT_THE_OWNER))),
+                // Invalid arguments fail when the call is executed.
+                Err(_) => StepDecision::Allow,
+            }
+        })
+    }
+}
+
+/// Why a command in a message asks.
+const NOT_THE_OWNER: &str = "the message is not from the owner of the daemon";
+/// The error of a command that would run unconfined.
+const NOT_CONFINED: &str = "a command in a message of anybody but the owner runs in the sandbox only, and this session \
+    has none; `push doctor` shows why";
+
 /// Refuses a user command that a rule denies, and one that needs an approval: outside of a run nobody can approve it.
 ///
 /// The error is the reason.
@@ -210,7 +250,7 @@ async fn sandbox_level(services: &Services, sandbox: SandboxKind, mechanism: San
 fn parse_rules(texts: &[String]) -> Vec<Rule> {
     let lines = texts.iter().flat_map(|text| text.lines());
     lines
-        .filter(|line| !is_approval_policy(line))
+        .filter(|line| !is_run_policy(line))
         .filter_map(|line| line.parse().inspect_err(|error| tracing::warn!(%error, "invalid rule ignored")).ok())
         .collect()
 }

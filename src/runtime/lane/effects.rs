@@ -91,7 +91,7 @@ impl Lane {
             Effect::RequestTurn(turn) if self.is_running(&turn.run) => self.start_turn(*turn).await,
             Effect::RunCheck { run, index, criterion } if self.is_running(&run) => {
                 let check = self.unredacted.original_check(self.session.state(), index, &criterion);
-                self.run_tasks.request_check(run, index, check, &self.unredacted);
+                self.run_tasks.request_check(run, index, check, &self.unredacted, self.session.state());
             }
             Effect::Execute { run, intention, approved_digest } if self.is_running(&run) => {
                 if !self.ensure_environment(Some(&run)).await {

@@ -294,7 +294,7 @@ mod tests {
             reply_guard: ReplyGuard::new(|_| {}),
             outbox,
             environment: None,
-            record: None,
+            part: None,
         })
     }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::inbox::{InboxSender, SendError};
 use super::unload::{DeleteReply, DeleteRequest, DeletionCause};
-use crate::kernel::command::{Caller, Command, Phase, Reply, Snapshot, Urgency};
+use crate::kernel::command::{Caller, Command, Phase, Queue, Reply, Snapshot};
 use crate::kernel::command_log::{CommandOutcome, CommandRecord};
 use crate::kernel::conversation::Conversation;
 use crate::kernel::environment::Environment;
@@ -59,8 +59,29 @@ pub struct LaneRequest {
     pub outbox: Arc<Outbox>,
     /// The environment that the client sent.
     pub environment: Option<Environment>,
-    /// The command of the command log whose success, which has no data, is stored with its effect.
-    pub record: Option<Arc<CommandRecord>>,
+    /// What is stored with its effect of a command of the command log.
+    pub part: Option<CommandPart>,
+}
+
+/// A change of a session as part of a command of the command log.
+#[derive(Debug)]
+pub struct CommandPart {
+    /// The command.
+    pub record: Arc<CommandRecord>,
+    /// Which of its changes this is.
+    pub position: ChangePosition,
+}
+
+/// The position of a change among those of its command.
+#[derive(Debug)]
+pub enum ChangePosition {
+    /// Others follow. The admission is stored with it, so that the command does not run again after a crash. It is synced
+    /// with a later change or with the outcome, unless its own effect needs that.
+    Step,
+    /// It is the last one, and the outcome is not known yet. The admission is stored with it.
+    Last,
+    /// It is the last one, and a success is stored with it as the outcome, with this result.
+    Outcome(Arc<str>),
 }
 
 /// Why a session did not answer a command.
@@ -173,9 +194,9 @@ impl LaneHandle {
 
     /// Sends a command; if the inbox is full it is answered with `Busy`.
     pub fn send_request(&self, request: Box<LaneRequest>) -> Result<(), LaneClosed> {
-        let sent = match request.command.policy().urgency {
-            Urgency::Ordinary => self.inbox.send_command(request),
-            Urgency::Control => self.inbox.send_control(request),
+        let sent = match request.command.policy().queue {
+            Queue::Control => self.inbox.send_control(request),
+            Queue::Immediate | Queue::Change | Queue::LongChange | Queue::Read => self.inbox.send_command(request),
         };
         match sent {
             Ok(()) => {}

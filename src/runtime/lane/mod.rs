@@ -15,6 +15,7 @@ mod input;
 mod model_turn;
 mod panic_report;
 mod published;
+mod run_sandbox;
 mod run_tasks;
 mod storage;
 mod subscribers;
@@ -50,7 +51,9 @@ use unredacted::Unredacted;
 
 pub use batch::StoredBytes;
 pub(in crate::runtime) use call_policy::check_user_command;
-pub use input::{LaneClosed, LaneError, LaneHandle, LaneInput, LaneReply, LaneRequest, ReplyGuard};
+pub use input::{
+    ChangePosition, CommandPart, LaneClosed, LaneError, LaneHandle, LaneInput, LaneReply, LaneRequest, ReplyGuard,
+};
 pub use storage::Integrity;
 pub use unload::{DeleteReply, DeleteRequest, DeletionCause, LaneEnd, LaneExit};
 
@@ -332,8 +335,7 @@ impl Lane {
     }
 
     fn accept_request(&mut self, request: LaneRequest) {
-        let LaneRequest { caller, mut command, if_version, starter, reply_guard, outbox, environment, record } =
-            request;
+        let LaneRequest { caller, mut command, if_version, starter, reply_guard, outbox, environment, part } = request;
         if let Some(refusal) = self.request_refusal(&caller, &command) {
             let version = self.session.state().version;
             return reply_guard.send(Ok(LaneReply { result: Err(refusal), version, stored: None }));
@@ -359,7 +361,7 @@ impl Lane {
         debug!(session = %self.id, command = command.policy().name, "command");
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.pending.add_reply_guard(ticket, reply_guard, record);
+        self.pending.add_reply_guard(ticket, reply_guard, part);
         let is_query = matches!(command, Command::Describe);
         self.apply(Input::Command { ticket, caller, command, if_version }, Some(&outbox));
         if is_query {

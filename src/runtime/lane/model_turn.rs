@@ -23,7 +23,7 @@ use super::user_command::TurnInterrupts;
 use crate::agent::price;
 use crate::agent::prompt::{self, PromptContext};
 use crate::agent::turn_machine::{self, model_failure, success};
-use crate::agent::{Breach, Context, RAISE_BUDGET, grouping, inquiry};
+use crate::agent::{Context, ExceededLimit, RAISE_BUDGET, grouping, inquiry};
 use crate::config::sandbox::SandboxKind;
 use crate::kernel::effect::{FinishReport, ModelChoice, Report, TurnRequest};
 use crate::kernel::environment::Environment;
@@ -159,12 +159,12 @@ impl ModelTurn {
             return self.reports.finish(success(&self.context.last_text())).await;
         }
         let budget = self.run_config.budget(&turn.budget);
-        if let Some(breach) = Breach::find(&budget, &turn.spent) {
-            return self.ask_for_budget(&breach).await;
+        if let Some(exceeded) = ExceededLimit::find(&budget, &turn.spent) {
+            return self.ask_for_budget(&exceeded).await;
         }
-        match self.daily_breach(turn).await {
+        match self.exceeded_daily_limit(turn).await {
             Ok(None) => {}
-            Ok(Some(breach)) => return self.ask_for_budget(&breach).await,
+            Ok(Some(exceeded)) => return self.ask_for_budget(&exceeded).await,
             Err(finish) => return self.reports.finish(finish).await,
         }
         if self.context.pending().next().is_some() {
@@ -273,27 +273,27 @@ impl ModelTurn {
     }
 
     /// Returns whether the runs of today have reached the limit of the day, or why that is unknown.
-    async fn daily_breach(&self, turn: &TurnRequest) -> Result<Option<Breach>, FinishReport> {
+    async fn exceeded_daily_limit(&self, turn: &TurnRequest) -> Result<Option<ExceededLimit>, FinishReport> {
         let Some(limit) = self.run_config.settings.limits.max_daily_cost_micro_usd else { return Ok(None) };
         let services = &self.input.services;
         let spent = services.daily_spend.today(&services.journal, services.clock.now()).await.map_err(|error| {
             let message = format!("the cost of today is limited, and what was spent cannot be read: {error}");
             FinishReport::permanent_failure("INTERNAL_ERROR", message)
         })?;
-        Ok(Breach::find_daily(limit, spent, &turn.spent))
+        Ok(ExceededLimit::find_daily(limit, spent, &turn.spent))
     }
 
-    async fn ask_for_budget(&self, breach: &Breach) -> Result<(), SessionClosed> {
-        let title = match breach.kind {
+    async fn ask_for_budget(&self, exceeded: &ExceededLimit) -> Result<(), SessionClosed> {
+        let title = match exceeded.kind {
             BudgetResource::DailyCost => "The limit of the day is reached",
             BudgetResource::Cost | BudgetResource::Turns | BudgetResource::Tokens => "The budget of the run is used up",
         };
         let title = title.to_owned();
-        let plain = Question::plain(gate::BUDGET, title, breach.summary(), breach.details());
-        let policy_comment = format!("{}; {RAISE_REMEDY}", breach.summary());
-        let budget = Some(breach.kind);
+        let plain = Question::plain(gate::BUDGET, title, exceeded.summary(), exceeded.details());
+        let policy_comment = format!("{}; {RAISE_REMEDY}", exceeded.summary());
+        let budget = Some(exceeded.kind);
         let question = Question { choices: gate::budget_choices(), budget, policy_comment, ..plain };
-        self.reports.request_call(RAISE_BUDGET, breach.details(), Purpose::Work, Some(question)).await?;
+        self.reports.request_call(RAISE_BUDGET, exceeded.details(), Purpose::Work, Some(question)).await?;
         self.reports.end_turn().await
     }
 

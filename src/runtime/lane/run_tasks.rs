@@ -1,7 +1,6 @@
 //! The tasks of the active run: the turn of its provider, its tools, and all their processes.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tracing::{Instrument, debug_span};
 
-use super::call_policy;
+use super::call_policy::{self, ConfinedSteps};
 use super::conversation::ConversationSource;
 use super::execute::{self, ToolJob};
 use super::model_turn::{self, ModelTurnInput, RunConfigSource};
@@ -21,25 +20,22 @@ use super::tool_context::{
 };
 use super::unredacted::{SentValue, Unredacted};
 use super::user_command::{TurnInterrupts, UserCommands};
-use crate::config::settings::Settings;
 use crate::kernel::effect::{FinishReport, ModelChoice, Report, TurnRequest};
 use crate::kernel::environment::Environment;
 use crate::kernel::event::{Intention, Purpose};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{
-    IdSource, ReportEnvelope, ReportOwner, ReportSender, RunAdmission, SessionClosed, Starter, StepPolicy, playbook,
+    IdSource, ReportEnvelope, ReportOwner, ReportSender, RunAdmission, SessionClosed, Starter, StepPolicy, TurnFuture,
 };
 use crate::runtime::confinement;
 use crate::runtime::generate;
 use crate::runtime::grants;
 use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
-use crate::sandbox::confinement::Confinement;
+use crate::sandbox::RunSandbox;
 use crate::sandbox::risk;
-use crate::sandbox::workspace::{ReachPolicy, WorkspaceDir};
-use crate::sandbox::{ExecutionPolicy, RunSandbox, SandboxProvider};
-use crate::tools::{self, Network, PinnedAddresses};
+use crate::tools::{self, PinnedAddresses};
 
 const IDS: IdSource = IdSource { call: generate::call, gate: generate::gate, message: generate::assistant_message };
 
@@ -130,7 +126,16 @@ impl RunTasks {
                         return self.spawn(run, turn_panicked(), async move { reports.finish(*finish).await });
                     }
                 };
-                let turning = provider.turn(turn, reports.with_step_policy(policy));
+                let turning: TurnFuture = match self.confined_steps(state) {
+                    None => provider.turn(turn, reports.with_step_policy(policy)),
+                    Some(asks) => {
+                        let provider = Arc::clone(provider);
+                        Box::pin(async move {
+                            let policy = asks.policy(policy).await;
+                            provider.turn(turn, reports.with_step_policy(Some(policy))).await
+                        })
+                    }
+                };
                 self.spawn(run, turn_panicked(), turning);
             }
             (SentValue::Known(turn), None) => {
@@ -163,12 +168,19 @@ impl RunTasks {
     ) -> LoadedWorkspace {
         let active = self.active.as_ref().filter(|active| Some(&active.run) == run);
         let known = active.and_then(|active| active.run_config.get()).cloned();
-        let reach = path_reach(provider_name(state) == playbook::NAME);
+        let reach = path_reach(state, run);
         LoadedWorkspace::load(&self.services, known, reach, environment, state).await
     }
 
     /// Requests the tool call of an acceptance check.
-    pub(super) fn request_check(&mut self, run: RunId, index: u32, check: SentValue<String>, unredacted: &Unredacted) {
+    pub(super) fn request_check(
+        &mut self,
+        run: RunId,
+        index: u32,
+        check: SentValue<String>,
+        unredacted: &Unredacted,
+        state: &State,
+    ) {
         let reports = self.run_reports(run.clone(), unredacted);
         // A check whose original command is lost is requested as well: its execution reports the loss.
         let command = match check {
@@ -176,7 +188,14 @@ impl RunTasks {
             SentValue::Lost => crate::redact::MARKER.to_owned(),
         };
         let args = serde_json::json!({ "command": command }).to_string();
-        let call = async move { reports.request_call(tools::EXEC, args, Purpose::Check(index), None).await };
+        let asks = self.confined_steps(state);
+        let call = async move {
+            let reports = match asks {
+                Some(asks) => reports.with_step_policy(Some(asks.policy(None).await)),
+                None => reports,
+            };
+            reports.request_call(tools::EXEC, args, Purpose::Check(index), None).await
+        };
         self.spawn(run, turn_panicked(), call);
     }
 
@@ -315,72 +334,13 @@ impl RunTasks {
         };
         let tool_context = ToolContextBuilder {
             addresses,
-            ..self.tool_context(unredacted.program_environment(Some(run)), workspace_context, sandbox, state)
+            ..self.tool_context(Some(run), unredacted.program_environment(Some(run)), workspace_context, sandbox, state)
         };
         // A sandbox without an identified workspace is not reused once the workspace can be opened.
         if tool_context.workspace.is_ok() {
             self.active(run).sandbox = Some(Arc::clone(&tool_context.sandbox));
         }
         tool_context
-    }
-
-    /// Returns a tool context with this environment, in the given sandbox or in a new one.
-    ///
-    /// A configuration that cannot be read allows nothing, and confines like the default one.
-    pub(super) fn tool_context(
-        &self,
-        environment: Option<Arc<Environment>>,
-        WorkspaceContext { run_config, workspace }: WorkspaceContext,
-        sandbox: Option<Arc<dyn RunSandbox>>,
-        state: &State,
-    ) -> ToolContextBuilder {
-        let is_playbook = provider_name(state) == playbook::NAME;
-        let network = run_config.as_ref().map_or(Network::Off, RunConfig::network);
-        let settings = run_config.map(|run_config| run_config.settings).unwrap_or_default();
-        let writable = self.services.sandboxes.writable_directories(&settings, home_directory(environment.as_deref()));
-        let reach = path_reach(is_playbook);
-        let sandbox = sandbox.unwrap_or_else(|| {
-            self.open_sandbox(reach, workspace.as_ref().ok(), &settings, state, environment.as_deref())
-        });
-        ToolContextBuilder {
-            writable,
-            addresses: Arc::new(PinnedAddresses::with_system_resolver()),
-            network: if is_playbook { Network::Off } else { network },
-            sandbox,
-            workspace,
-            cwd: session_cwd(state),
-            environment,
-            limits: self.services.limits,
-        }
-    }
-
-    /// Opens a sandbox: commands of users are unconfined, those of a model are confined as the session says.
-    fn open_sandbox(
-        &self,
-        reach: ReachPolicy,
-        workspace: Option<&WorkspaceDir>,
-        settings: &Settings,
-        state: &State,
-        environment: Option<&Environment>,
-    ) -> Arc<dyn RunSandbox> {
-        let sandboxes = &self.services.sandboxes;
-        match reach {
-            ReachPolicy::Anywhere => sandboxes.local().open(ExecutionPolicy::User),
-            ReachPolicy::Workspace => {
-                let root = workspace.map_or_else(|| workspace_path(state), |workspace| workspace.path().to_owned());
-                let mut confinement = self.confinement(&root, settings, environment);
-                confinement.workspace_id = workspace.and_then(|workspace| workspace.file_id().ok());
-                let terms = ExecutionPolicy::Model(Box::new(confinement));
-                let choice = confinement::session_choice(state.opening.as_ref());
-                sandboxes.provider(choice, settings.sandbox.mechanism).open(terms)
-            }
-        }
-    }
-
-    /// Returns what the commands and tools of a model may access.
-    fn confinement(&self, cwd: &Path, settings: &Settings, environment: Option<&Environment>) -> Confinement {
-        let variable = |name: &str| environment?.variables().get(name).map(OsString::from);
-        self.services.sandboxes.confinement(settings, cwd, &variable)
     }
 
     pub(super) fn sender(&mut self) -> mpsc::Sender<Box<ReportEnvelope>> {
@@ -452,6 +412,16 @@ impl RunTasks {
         let active = self.active(&run);
         while active.tasks.try_join_next().is_some() {}
         active.tasks.spawn(task.instrument(span));
+    }
+
+    /// Returns what makes the commands of a message ask, if somebody other than the owner has sent it.
+    fn confined_steps(&self, state: &State) -> Option<ConfinedSteps> {
+        state.run.as_ref().filter(|run| run.is_confined())?;
+        Some(ConfinedSteps {
+            services: Arc::clone(&self.services),
+            sandbox: confinement::session_choice(state.opening.as_ref()),
+            workspace: workspace_path(state),
+        })
     }
 
     /// Creates the policy that checks the steps of a playbook against the rules; fails if the configuration is invalid.

@@ -4,11 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::run_tasks::provider_name;
 use crate::config::limits::Limits;
 use crate::config::settings::Settings;
 use crate::kernel::environment::Environment;
 use crate::kernel::event::WorkspaceIdentity;
+use crate::kernel::id::RunId;
 use crate::kernel::state::State;
+use crate::provider::playbook;
 use crate::redact::Redactor;
 use crate::runtime::model_config::RunConfig;
 use crate::runtime::services::Services;
@@ -131,10 +134,11 @@ pub(super) fn home_directory(environment: Option<&Environment>) -> Option<&Path>
     environment?.variables().get("HOME").map(Path::new)
 }
 
-/// Returns which paths the tools of a session may access. The user writes the steps of a playbook, so they may name
-/// any.
-pub(super) fn path_reach(is_playbook: bool) -> ReachPolicy {
-    if is_playbook { ReachPolicy::Anywhere } else { ReachPolicy::Workspace }
+/// Returns which paths the tools of a run, or of a session outside a run, may access. The owner writes the steps of a
+/// playbook, so they may name any, unless somebody else has sent them.
+pub(super) fn path_reach(state: &State, run: Option<&RunId>) -> ReachPolicy {
+    let is_confined = state.run.as_ref().is_some_and(|active| Some(&active.id) == run && active.is_confined());
+    if provider_name(state) == playbook::NAME && !is_confined { ReachPolicy::Anywhere } else { ReachPolicy::Workspace }
 }
 
 /// Returns the environment of tools: the user's, else a minimal default.

@@ -93,7 +93,8 @@ impl RunTasks {
             tokio::spawn(async move { reports.send(settled).await });
             return;
         }
-        let tool_context = self.tool_context(unredacted.program_environment(None), workspace_context, None, state);
+        let tool_context =
+            self.tool_context(None, unredacted.program_environment(None), workspace_context, None, state);
         let (sandbox, reports) = (Arc::clone(&tool_context.sandbox), self.reports_for(owner.clone(), unredacted));
         let broken = Report::CallSettled(Box::new(panicked_call(&intention)));
         let if_broken = self.panic_reporter(ReportEnvelope::new(owner, broken));
@@ -166,7 +167,7 @@ impl RunTasks {
         let if_broken = self.panic_reporter(ReportEnvelope::new(owner.clone(), broken));
         let reports = self.reports_for(owner, unredacted);
         let rules = RunConfigSource { cached: Arc::default(), loaded: workspace_context.run_config.clone() };
-        let tool_context = self.tool_context(unredacted.latest_environment(), workspace_context, None, state);
+        let tool_context = self.tool_context(None, unredacted.latest_environment(), workspace_context, None, state);
         let input =
             self.model_turn_input(&compact.model_choice, tool_context, rules, Arc::default(), unredacted, state);
         let span = debug_span!("compaction", session = %self.services_and_session().1);

@@ -1,5 +1,4 @@
-//! What the lane refuses before the session sees it: invalid answers and rules, and work that would start without a gate
-//! for somebody who is not the owner.
+//! What the lane refuses before the session sees it: invalid answers and rules, and steps that would run as the owner's.
 
 use super::Lane;
 use super::run_tasks::provider_name;
@@ -12,21 +11,16 @@ impl Lane {
     pub(super) fn request_refusal(&self, caller: &Caller, command: &Command) -> Option<Refusal> {
         let invalid = self.is_invalid_answer(command).then_some(Refusal::UnknownAnswer);
         let refusal = invalid.or_else(|| self.rule_refusal(command));
-        refusal.or_else(|| self.unconfirmed_work_refusal(caller, command))
+        refusal.or_else(|| self.steer_refusal(caller, command))
     }
 
-    /// Returns the refusal of a message that makes the daemon run commands as the owner without a gate: the steps of a
-    /// playbook, and acceptance checks. Like the owner's own commands they need the owner's right.
-    fn unconfirmed_work_refusal(&self, caller: &Caller, command: &Command) -> Option<Refusal> {
-        if caller.rights.contains(Right::Own) {
-            return None;
-        }
-        let is_playbook = || provider_name(self.session.state()) == playbook::NAME;
-        let runs_unconfirmed = if let Command::Prompt(prompt) | Command::Queue(prompt) = command {
-            !prompt.criteria.is_empty() || is_playbook()
-        } else {
-            matches!(command, Command::Steer(_)) && is_playbook()
-        };
-        runs_unconfirmed.then_some(Refusal::NotPermitted)
+    /// Returns the refusal of a message into a playbook that runs as its owner sent it, without asking and unconfined.
+    /// Only the owner may add steps to it.
+    fn steer_refusal(&self, caller: &Caller, command: &Command) -> Option<Refusal> {
+        let state = self.session.state();
+        let runs_as_owner =
+            provider_name(state) == playbook::NAME && state.run.as_ref().is_some_and(|run| !run.is_confined());
+        let adds_steps = matches!(command, Command::Steer(_)) && runs_as_owner;
+        (adds_steps && !caller.rights.contains(Right::Own)).then_some(Refusal::NotPermitted)
     }
 }

@@ -114,9 +114,9 @@ impl ResolvedPaths {
 pub(crate) fn plan(
     spec: &ConfinementSpec,
     files: &dyn FileSystem,
-    survey: &ResolvedPaths,
+    paths: &ResolvedPaths,
 ) -> Result<Vec<Mount>, PlanError> {
-    let ResolvedPaths { hidden, view } = survey;
+    let ResolvedPaths { hidden, view } = paths;
     let workspace = usable_workspace(spec, files, hidden)?;
     let mut hidden = hidden.clone();
     hidden.extend(view.homes_in_workspace.iter().chain(&view.credential_copies).cloned());

@@ -1,7 +1,7 @@
 //! Traverses a command text and assesses every command in its context.
 
 use super::assessment::{AssessedAccess, CommandWords, Coverage, Evidence, Operation, ResourceAccess, Uncertainty};
-use super::finding::{CommandContext, Finding, Input, NestedCommand, Traits, resolve_word};
+use super::finding::{CommandContext, CommandTraits, Finding, Input, NestedCommand, resolve_word};
 use super::level::Risk;
 use super::path_context::{BaseDirectory, PathContext, PathScope};
 use super::variables::{effect_on_coverage, split_assignment, takes_variable_names};
@@ -27,7 +27,7 @@ pub(super) struct CommandAnalyzer<'a> {
     pub(super) operations: Vec<Operation>,
     pub(super) uncertainty: Option<Uncertainty>,
     pub(super) fork_bomb: bool,
-    pub(super) traits: Traits,
+    pub(super) traits: CommandTraits,
     /// Whether arithmetic reads variables, and whether a variable has an unknown value.
     arithmetic_uses_variables: bool,
     has_unknown_values: bool,
@@ -58,7 +58,7 @@ impl<'a> CommandAnalyzer<'a> {
             operations: Vec::new(),
             uncertainty: None,
             fork_bomb: false,
-            traits: Traits::default(),
+            traits: CommandTraits::default(),
             arithmetic_uses_variables: false,
             has_unknown_values: false,
         }
@@ -249,7 +249,7 @@ impl<'a> CommandAnalyzer<'a> {
         next.into_iter().for_each(|base| self.add_base(base));
     }
 
-    const fn merge_traits(&mut self, traits: Traits) {
+    const fn merge_traits(&mut self, traits: CommandTraits) {
         self.traits.fetches |= traits.fetches;
         self.traits.runs_script |= traits.runs_script;
         self.traits.shows_environment |= traits.shows_environment;

@@ -34,12 +34,12 @@ pub(super) struct Finding {
     pub(super) uncertainty: Option<(&'static str, Coverage)>,
     pub(super) nested: Vec<NestedCommand>,
     pub(super) directory_changes: Vec<String>,
-    pub(super) traits: Traits,
+    pub(super) traits: CommandTraits,
 }
 
 /// Properties that matter in combination with other commands of the same call.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Traits {
+pub(super) struct CommandTraits {
     /// It downloads from another host.
     pub(super) fetches: bool,
     /// It executes a script file or its input.

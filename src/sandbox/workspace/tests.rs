@@ -182,7 +182,7 @@ fn swapping_directories_and_links_never_leads_outside() {
             }
         });
         // Stops the other thread also when an assertion fails.
-        let _when_dropped = Done(&done);
+        let _when_dropped = SetOnDrop(&done);
         for count in 0..TRIES {
             let path = ["swap/file", "swap/deep/../file", "honest/../swap/file"][count % 3];
             match workspace_dir.read(Path::new(path), 100) {
@@ -270,10 +270,10 @@ fn no_link_leads_to_what_is_protected() {
 
 /// Stops the other thread when it is dropped.
 #[cfg(unix)]
-struct Done<'a>(&'a std::sync::atomic::AtomicBool);
+struct SetOnDrop<'a>(&'a std::sync::atomic::AtomicBool);
 
 #[cfg(unix)]
-impl Drop for Done<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

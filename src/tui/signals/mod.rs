@@ -16,6 +16,9 @@ pub(crate) enum Signal {
     Interrupt,
     /// Leave; the run continues.
     Detach,
+    /// Suspend the process, as Ctrl-Z does.
+    #[cfg_attr(windows, expect(dead_code, reason = "Windows has no job control"))]
+    Suspend,
     /// Draw again: the size may have changed, or the process was continued.
     #[cfg_attr(windows, expect(dead_code, reason = "the console reports a new size as an event"))]
     Redraw,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nix::sys::signal::{Signal as UnixSignal, raise};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as UnixSignal, raise, sigaction};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::signal::unix::{self, SignalKind, signal};
 
@@ -14,6 +14,7 @@ pub(crate) struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
     hang_up: unix::Signal,
+    stop: unix::Signal,
     size: unix::Signal,
     proceed: unix::Signal,
 }
@@ -25,6 +26,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
+            stop: signal(SignalKind::from_raw(nix::libc::SIGTSTP))?,
             size: signal(SignalKind::window_change())?,
             proceed: signal(SignalKind::from_raw(nix::libc::SIGCONT))?,
         })
@@ -36,15 +38,23 @@ impl Signals {
             _ = self.interrupt.recv() => Signal::Interrupt,
             _ = self.terminate.recv() => Signal::Detach,
             _ = self.hang_up.recv() => Signal::Detach,
+            _ = self.stop.recv() => Signal::Suspend,
             _ = self.size.recv() => Signal::Redraw,
             _ = self.proceed.recv() => Signal::Redraw,
         }
     }
 }
 
-/// Stops this process until it is continued.
+/// Stops this process until it is continued. Without a shell that could continue it, the system does not stop it.
+#[expect(unsafe_code, reason = "a handler can run any code")]
 pub(crate) fn stop_process() -> io::Result<()> {
-    Ok(raise(UnixSignal::SIGTSTP)?)
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action runs no code of this process.
+    let handler = unsafe { sigaction(UnixSignal::SIGTSTP, &default) }?;
+    let stopped = raise(UnixSignal::SIGTSTP);
+    // SAFETY: it was the handler before.
+    unsafe { sigaction(UnixSignal::SIGTSTP, &handler) }?;
+    Ok(stopped?)
 }
 
 /// Returns whether the terminal can move its cursor.

@@ -50,6 +50,8 @@ enum Leaf {
 
 /// Before every row of code.
 const CODE_INDENT: &str = "  ";
+/// A longer paragraph is rendered in parts.
+const PARAGRAPH_BYTES: usize = 64 * 1024;
 /// How much of an open paragraph a preview shows, in bytes.
 const PREVIEW_TEXT: usize = 8 * 1024;
 /// How many rows of an open table a preview shows.
@@ -214,12 +216,20 @@ impl BlockParser {
             return;
         }
         match &mut self.leaf {
+            Leaf::Paragraph { text: open, .. } if open.len() > PARAGRAPH_BYTES => {
+                let paragraph = Leaf::Paragraph { text: text.to_owned(), last_line: 0 };
+                self.open(matched.max(1), Spacing::AsWritten, paragraph, out);
+            }
             Leaf::Paragraph { text: open, last_line } => {
                 join_line(open);
                 *last_line = open.len();
                 open.push_str(text);
             }
-            Leaf::Table(table) => table.push(text),
+            Leaf::Table(table) => {
+                table.push(text);
+                let finished = table.take_finished(self.containers.text_width(out.width), &self.theme);
+                self.containers.emit(finished, out);
+            }
             Leaf::None | Leaf::Fence { .. } | Leaf::IndentedCode { .. } | Leaf::Html(_) => {
                 let paragraph = Leaf::Paragraph { text: text.to_owned(), last_line: 0 };
                 self.open(matched, Spacing::AsWritten, paragraph, out);

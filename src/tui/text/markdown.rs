@@ -19,6 +19,8 @@ pub(crate) struct MarkdownStream {
     scanned: usize,
 }
 
+/// A longer line is divided, so that the work for it is bounded.
+const LONGEST_LINE: usize = 64 * 1024;
 /// How much of an unfinished line a preview shows, in bytes.
 const PREVIEW_LINE: usize = 8 * 1024;
 
@@ -39,16 +41,28 @@ impl MarkdownStream {
     pub(crate) fn take_finished(&mut self, width: u16) -> Vec<Line<'static>> {
         let mut out = RowBuffer { width: width.max(1), rows: Vec::new() };
         let mut start = 0;
-        while let Some(length) = self.pending.get(self.scanned..).and_then(|rest| rest.find('\n')) {
-            let end = self.scanned + length;
+        while let Some((end, next)) = self.next_line(start) {
             let line = self.pending.get(start..end).unwrap_or_default();
             self.parser.line(line.strip_suffix('\r').unwrap_or(line), &mut out);
-            start = end + 1;
-            self.scanned = start;
+            start = next;
+            self.scanned = next;
         }
         self.pending.drain(..start);
         self.scanned = self.pending.len();
         out.rows
+    }
+
+    /// Returns where the line that starts at `start` ends, and where the next one starts; none if it is not complete.
+    ///
+    /// A very long line is divided at a space.
+    fn next_line(&self, start: usize) -> Option<(usize, usize)> {
+        let feed = self.pending.get(self.scanned..)?.find('\n').map(|length| self.scanned + length);
+        if feed.unwrap_or(self.pending.len()) - start <= LONGEST_LINE {
+            return feed.map(|end| (end, end + 1));
+        }
+        let limit = self.pending.floor_char_boundary(start + LONGEST_LINE);
+        let space = self.pending.get(start..limit)?.rfind(' ').filter(|length| *length > 0);
+        Some(space.map_or((limit, limit), |length| (start + length, start + length + 1)))
     }
 
     /// Returns the unfinished rows as they look now: all of the open block.

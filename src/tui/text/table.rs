@@ -1,4 +1,7 @@
 //! Lays out Markdown tables in the width of the terminal.
+//!
+//! The widths of the columns depend on all rows, so a table is laid out when it ends. Of a long table the first rows
+//! decide; those after them are laid out as they arrive, so that the cost of a row does not depend on the rows before.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -13,13 +16,22 @@ use super::wrap::{display_width, wrap_line};
 pub(super) struct Table {
     alignments: Vec<ColumnAlignment>,
     head: Vec<String>,
+    /// The rows that are not laid out yet.
     rows: Vec<Vec<String>>,
+    /// The bytes of these rows.
+    bytes: usize,
+    /// The widest line of each column in the rows that are laid out; none if there are no such rows.
+    natural: Option<Vec<usize>>,
 }
+
+/// How many rows, and how many bytes of rows, decide about the widths of the columns.
+const DECIDING_ROWS: usize = 256;
+const DECIDING_BYTES: usize = 64 * 1024;
 
 impl Table {
     /// Begins a table with the cells of its head; there are as many as alignments.
     pub(super) fn new(head: Vec<String>, alignments: Vec<ColumnAlignment>) -> Self {
-        Self { alignments, head, rows: Vec::new() }
+        Self { alignments, head, rows: Vec::new(), bytes: 0, natural: None }
     }
 
     /// Adds a row; missing cells are empty, and surplus ones become part of the last.
@@ -33,31 +45,55 @@ impl Table {
             }
         }
         cells.resize(columns, String::new());
+        self.bytes += line.len();
         self.rows.push(cells);
+    }
+
+    /// Lays out the rows so far if the table is long; there is nothing to emit otherwise.
+    pub(super) fn take_finished(&mut self, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+        if self.natural.is_none() && self.rows.len() < DECIDING_ROWS && self.bytes < DECIDING_BYTES {
+            return Vec::new();
+        }
+        let (lines, natural) = self.layout(width, theme);
+        self.natural = Some(natural);
+        self.rows.clear();
+        self.bytes = 0;
+        lines
     }
 
     /// Returns a copy with the last rows only.
     pub(super) fn end(&self, rows: usize) -> Self {
         let first = self.rows.len().saturating_sub(rows);
         let rows = self.rows.get(first..).unwrap_or_default().to_vec();
-        Self { alignments: self.alignments.clone(), head: self.head.clone(), rows }
+        let (alignments, head) = (self.alignments.clone(), self.head.clone());
+        Self { alignments, head, rows, bytes: self.bytes, natural: self.natural.clone() }
     }
 
-    /// Lays the table out. If the columns would be too narrow, each row becomes lines of `head: cell`.
+    /// Lays out the rest of the table.
     pub(super) fn render(&self, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-        let head: Vec<Cell> = self.head.iter().map(|cell| inline::render(cell, theme.strong, theme)).collect();
+        self.layout(width, theme).0
+    }
+
+    /// Lays out the rows, below the head if they are the first ones; returns the widths of the columns, too.
+    ///
+    /// If the columns would be too narrow, each row becomes lines of `head: cell`.
+    fn layout(&self, width: u16, theme: &Theme) -> (Vec<Line<'static>>, Vec<usize>) {
         let rows: Vec<Vec<Cell>> = self.rows.iter().map(|row| render_cells(row, theme)).collect();
-        let natural = natural_widths(&head, &rows);
+        let head: Vec<Cell> = self.head.iter().map(|cell| inline::render(cell, theme.strong, theme)).collect();
+        let natural = self.natural.clone().unwrap_or_else(|| natural_widths(&head, &rows));
         let Some(widths) = fit(&natural, usize::from(width)) else {
-            return self.render_list(&rows, width, theme);
+            return (self.render_list(&rows, width, theme), natural);
         };
-        let mut lines = self.layout_row(&head, &widths, theme);
-        let dashes: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-        lines.push(Line::styled(dashes.join("─┼─"), theme.faint));
+        let mut lines = Vec::new();
+        if self.natural.is_none() {
+            lines = self.layout_row(&head, &widths, theme);
+            let dashes: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+            lines.push(Line::styled(dashes.join("─┼─"), theme.faint));
+        }
         for row in &rows {
             lines.extend(self.layout_row(row, &widths, theme));
         }
-        lines
+        (lines, natural)
     }
 
     fn layout_row(&self, cells: &[Cell], widths: &[usize], theme: &Theme) -> Vec<Line<'static>> {
@@ -86,7 +122,7 @@ impl Table {
     fn render_list(&self, rows: &[Vec<Cell>], width: u16, theme: &Theme) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         for (at, row) in rows.iter().enumerate() {
-            if at > 0 {
+            if at > 0 || self.natural.is_some() {
                 lines.push(Line::default());
             }
             for (head, cell) in self.head.iter().zip(row) {
@@ -98,7 +134,7 @@ impl Table {
                 }
             }
         }
-        if rows.is_empty() {
+        if rows.is_empty() && self.natural.is_none() {
             for head in &self.head {
                 let line = inline::render(head, theme.strong, theme);
                 lines.extend(line.iter().flat_map(|line| wrap_line(line, width, "  ")));
@@ -204,6 +240,23 @@ mod tests {
         let table = ["| name | **size** |", "|---|---|", "| something | very large |", "| b |"];
         let expected = ["name: something", "size: very large", "", "name: b", "size: "];
         assert_eq!(render(&table, 17), expected);
+    }
+
+    #[test]
+    fn the_rows_after_the_first_ones_of_a_long_table_are_laid_out_at_once() {
+        let mut table = Table::new(vec!["a".into(), "b".into()], vec![ColumnAlignment::Left; 2]);
+        let mut shown = Vec::new();
+        for at in 0..DECIDING_ROWS {
+            assert_eq!(shown, [] as [String; 0]);
+            table.push(&format!("| {at} | x |"));
+            shown.extend(table.take_finished(40, &Theme::dark()).iter().map(ToString::to_string));
+        }
+        assert_eq!(shown.len(), DECIDING_ROWS + 2);
+        assert_eq!(shown[..3], ["a   │ b", "────┼──", "0   │ x"]);
+        table.push("| wider | y |");
+        let rest: Vec<_> = table.take_finished(40, &Theme::dark()).iter().map(ToString::to_string).collect();
+        assert_eq!(rest, ["wid │ y", "er  │ "]);
+        assert!(table.rows.is_empty() && table.render(40, &Theme::dark()).is_empty(), "nothing is kept");
     }
 
     #[test]

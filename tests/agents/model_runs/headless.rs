@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::model_runs::exits::{push, wait_for_result};
 use crate::model_runs::fixture::{Fixture, turn_with_call, variables};
-use crate::support::model::{Reply, Seen, ServerDialect};
+use crate::support::model::{ReceivedRequest, Reply, ServerDialect};
 use crate::support::skip::skip;
 
 #[test]
@@ -135,6 +135,6 @@ fn an_unanalysable_command_runs_in_full_confinement_and_asks_without() {
 }
 
 /// The number of model requests.
-fn request_count(seen: &[Seen]) -> usize {
+fn request_count(seen: &[ReceivedRequest]) -> usize {
     seen.iter().filter(|seen| seen.method == "POST").count()
 }

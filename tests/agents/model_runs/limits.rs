@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::model_runs::fixture::{Fixture, turn_with_call};
 use crate::support::daemon::Client;
-use crate::support::model::{Fault, Reply, ServerDialect, Spent, WindowReport, cases, fault, say};
+use crate::support::model::{Fault, Reply, ServerDialect, TurnCost, WindowReport, cases, fault, say};
 
 #[test]
 fn an_exhausted_budget_asks_and_a_raise_lets_the_run_continue() {
@@ -401,8 +401,8 @@ fn prompt_with_budget(client: &mut Client, session: &str, budget: Value) {
     client.get("send_user_message", json!({"sessionId": session, "text": "go", "budget": budget}));
 }
 
-fn usage(tokens: u64) -> Spent {
-    Spent { fresh: tokens, cache_read: 0, cache_write: 0, output: 1, dollars: 0.0 }
+fn usage(tokens: u64) -> TurnCost {
+    TurnCost { fresh: tokens, cache_read: 0, cache_write: 0, output: 1, dollars: 0.0 }
 }
 
 fn configure(fixture: &Fixture, text: &str) {

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::model_runs::fixture::{Fixture, git, tool_call, turn_with_call};
 use crate::model_runs::work::is_running;
 use crate::support::daemon::wait_until;
-use crate::support::model::{Delivery, ModelServer, Reply, ServerDialect, Spent, say};
+use crate::support::model::{Delivery, ModelServer, Reply, ServerDialect, TurnCost, say};
 
 #[test]
 fn a_turn_interrupted_by_a_restart_is_requested_again() {
@@ -130,7 +130,7 @@ fn calls_that_waited_for_others_survive_a_restart() {
 #[test]
 fn a_pending_budget_approval_survives_a_restart() {
     let mut fixture = Fixture::new();
-    let spent = Spent { fresh: 500, cache_read: 0, cache_write: 0, output: 0, dollars: 0.0 };
+    let spent = TurnCost { fresh: 500, cache_read: 0, cache_write: 0, output: 0, dollars: 0.0 };
     fixture.server.script([
         turn_with_call("One.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(spent),
         Reply::says("Done."),

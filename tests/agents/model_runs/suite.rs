@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::model_runs::fixture::{Fixture, KEY, provider, variables};
 use crate::support::daemon::types;
 use crate::support::model::cases::{self, breaks, breaks_off};
-use crate::support::model::{Delivery, Fault, ModelServer, Reply, Seen, ServerDialect, UnusedPort};
+use crate::support::model::{Delivery, Fault, ModelServer, ReceivedRequest, Reply, ServerDialect, UnusedPort};
 
 #[test]
 fn every_case_of_ollama_ends_as_it_should() {
@@ -104,7 +104,7 @@ impl Case {
         self.expected.check(&events);
         let used = events.iter().filter(|event| event["type"] == "tool_result").count();
         // Requests for the context window are not turns.
-        let is_turn = |seen: &&Seen| seen.method == "POST" && !seen.path.ends_with("/api/show");
+        let is_turn = |seen: &&ReceivedRequest| seen.method == "POST" && !seen.path.ends_with("/api/show");
         let sent_requests = server.seen().iter().filter(is_turn).count();
         assert_eq!((sent_requests, used), (self.requests, self.tool_calls), "asked and used: {:?}", types(&events));
         assert!(!json!(events).to_string().contains(KEY), "the key is shown");

@@ -13,7 +13,7 @@ use pushd::provider::registry::{Environment, ModelHandle, ModelRegistry, Setting
 use pushd::provider::{TurnStream, retry};
 use tempfile::TempDir;
 
-use crate::support::model::{ModelServer, Reply, Seen, ServerDialect};
+use crate::support::model::{ModelServer, ReceivedRequest, Reply, ServerDialect};
 
 pub(crate) const KEY: &str = "test-key-123";
 pub(crate) const MODEL: &str = "test-model";
@@ -81,7 +81,7 @@ impl Fixture {
     }
 
     /// The requests that the server has received.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.server.seen()
     }
 }

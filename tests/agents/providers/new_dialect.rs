@@ -24,14 +24,14 @@ use crate::providers::fixture::{limits, no_keyring, read_turn, simple_request, t
 
 /// The built-in dialects and this one.
 pub(crate) fn dialects() -> Dialects {
-    let all: Vec<&'static dyn Dialect> = BUILT_IN.iter().copied().chain([&Plain as &dyn Dialect]).collect();
+    let all: Vec<&'static dyn Dialect> = BUILT_IN.iter().copied().chain([&PlainDialect as &dyn Dialect]).collect();
     all.leak()
 }
 
 #[derive(Debug)]
-struct Plain;
+struct PlainDialect;
 
-impl Dialect for Plain {
+impl Dialect for PlainDialect {
     fn kind(&self) -> ProviderKind {
         ProviderKind { name: "plain", base_url_variable: Some("PLAIN_SERVER"), default_context_window: 9_000 }
     }

@@ -1,8 +1,8 @@
 //! Every command in its shortest and its longest form: valid under the schema, and decoded.
 
+use pushd::kernel::command_log::{Persistence, RateClass, Scheduling};
 use pushd::kernel::event::Image;
 use pushd::kernel::id::Json;
-use pushd::protocol::command_policy::{CommandPolicy, Persistence, RateClass, Scheduling};
 use pushd::protocol::intent::{Intent, RequestTag};
 use pushd::protocol::operation::{
     CommandRequest, ContextInclusion, Delivery, Direction, Operation, Thinking, UiResponse, UserInput,
@@ -163,7 +163,7 @@ fn every_command_is_valid_and_decoded_in_its_shortest_and_longest_form() {
         assert_eq!(request.depends_on, ["a", "b"]);
         assert_eq!(request.if_version, Some(7));
         assert_eq!(request.idempotency_key.as_deref(), Some("k"));
-        assert_eq!(request.policy, kind.policy());
+        assert_eq!(request.time_limit, kind.time_limit());
     }
 }
 
@@ -225,8 +225,9 @@ fn the_properties_of_commands_are_those_of_the_protocol() {
     let long = named("prompt steer follow_up compact bash new_session switch_session_file fork");
     let slow = named("bash compact");
     let unlimited = named("create_session delete_session load_session set_session_name export_html");
-    for kind in Kind::ALL {
-        let CommandPolicy { scheduling: order, time_limit, persistence: keeping, rate_class: counting } = kind.policy();
+    for (kind, _, operation) in &samples() {
+        let (policy, time_limit) = (operation.action().policy(), kind.time_limit());
+        let (order, keeping, counting) = (policy.scheduling(), policy.persistence(), policy.rate_class());
         let controls = short.contains(kind) || *kind == Kind::DeleteSession;
         assert_eq!(counting == RateClass::Control, controls, "{kind:?}");
         let expected = if reads.contains(kind) {
@@ -239,8 +240,10 @@ fn the_properties_of_commands_are_those_of_the_protocol() {
             Scheduling::Write
         };
         assert_eq!(order, expected, "{kind:?}");
-        // Commands that stop or answer something do not wait for the disk.
-        assert_eq!(keeping == Persistence::Relaxed, short.contains(kind), "{kind:?}");
+        // Commands that stop or dismiss something do not wait for the disk.
+        let answers = matches!(operation, Operation::Answer { response, .. }
+            if !matches!(**response, UiResponse::Cancelled | UiResponse::Confirm { confirmed: false }));
+        assert_eq!(keeping == Persistence::Relaxed, short.contains(kind) && !answers, "{kind:?}");
         // What only reads is not stored.
         assert_eq!(keeping == Persistence::Cached, reads.contains(kind), "{kind:?}");
         if reads.contains(kind) || short.contains(kind) {

@@ -114,7 +114,7 @@ fn redact_stream(redactor: &Redactor, text: &str, random: &mut Random) -> String
     let (mut stream, mut shown, mut rest) = (redactor.stream(), String::new(), text);
     while !rest.is_empty() {
         let wanted = random.below(largest + 1) as usize;
-        let length = (wanted..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let length = rest.ceil_char_boundary(wanted);
         let (chunk, after) = rest.split_at(length);
         shown.push_str(&stream.push(chunk));
         rest = after;

@@ -214,7 +214,9 @@ impl PiClient {
         let known: Vec<_> = {
             let seen = self.harness.observations.lock();
             let own = seen.pi.prompts.iter().filter(|(_, prompt)| prompt.session == self.session);
-            own.filter(|(_, prompt)| prompt.success == Some(true)).map(|(id, _)| id.clone()).collect()
+            let answered = own.filter(|(_, prompt)| prompt.success == Some(true)).map(|(id, _)| id.clone());
+            // Two copies under way would get two responses under one id.
+            answered.filter(|id| !self.pending.contains_key(id)).collect()
         };
         match self.random.pick(&known).cloned() {
             Some(id) => self.send_prompt(connection, id),

@@ -6,8 +6,8 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 
 use serde_json::json;
 
@@ -50,45 +50,43 @@ fn slow_silent_and_half_open_clients_do_not_block_a_normal_one() {
 
 #[test]
 fn a_normal_client_gets_its_turn_during_floods() {
-    const FLOODS: u64 = 4;
-    const PINGS: u64 = 40_000;
-    const TURNS: u64 = 100;
+    const FLOODS: usize = 4;
+    const TURNS: usize = 100;
     let daemon = Daemon::start();
     let (mut normal, session) = daemon.session();
-    let answered = Arc::new(AtomicU64::new(0));
-    let floods: Vec<_> = (0..FLOODS).flat_map(|_| flood(&daemon, PINGS, &answered)).collect();
+    let done = Arc::new(AtomicBool::new(false));
+    let floods: Vec<_> = (0..FLOODS).map(|_| flood(&daemon, &done)).collect();
+    // The floods last until the normal client is served: if it had to wait for their end, neither would ever end.
     for _ in 0..TURNS {
         normal.ping();
     }
     assert_eq!(normal.run(&session, "$ echo in between\n")["outcome"], "success");
-    let floods_answered = answered.load(Ordering::Relaxed);
-    println!("{floods_answered} answers to the floods within {TURNS} turns of the normal client and a run");
-    // Each turn of the normal client costs at most the replies the floods got meanwhile: queued behind them, it would
-    // be last.
-    assert!(floods_answered < FLOODS * PINGS, "the normal client had to wait for the floods");
-    for part in floods {
-        part.join().expect("a flood");
+    done.store(true, Ordering::Relaxed);
+    for (sending, counting) in floods {
+        let sent = sending.join().expect("a flood");
+        assert_eq!(counting.join().expect("the answers to a flood"), sent, "the floods are answered, too");
     }
-    assert_eq!(answered.load(Ordering::Relaxed), FLOODS * PINGS, "the floods are answered, too");
 }
 
-/// Sends as many pings as it can, in one thread, and counts the answers in another.
-fn flood(daemon: &Daemon, pings: u64, answered: &Arc<AtomicU64>) -> [thread::JoinHandle<()>; 2] {
+/// Sends as many pings as it can until `done`, in one thread, and counts the answers in another.
+fn flood(daemon: &Daemon, done: &Arc<AtomicBool>) -> (JoinHandle<usize>, JoinHandle<usize>) {
+    const BATCH: usize = 100;
     let mut stream = connect(daemon);
     let answers = stream.try_clone().expect("another handle");
-    let answered = Arc::clone(answered);
-    let hundred = request("ping", &json!({})).repeat(100);
-    let sending = thread::spawn(move || (0..pings / 100).for_each(|_| send(&mut stream, hundred.as_bytes())));
-    let counting = thread::spawn(move || {
-        let mut lines = BufReader::with_capacity(64 * 1024, answers);
-        let mut line = Vec::new();
-        for _ in 0..pings {
-            line.clear();
-            assert!(lines.read_until(b'\n', &mut line).expect("an answer") > 0, "the flood was cut off");
-            answered.fetch_add(1, Ordering::Relaxed);
+    let done = Arc::clone(done);
+    let batch = request("ping", &json!({})).repeat(BATCH);
+    let sending = thread::spawn(move || {
+        let mut sent = 0;
+        while !done.load(Ordering::Relaxed) {
+            send(&mut stream, batch.as_bytes());
+            sent += BATCH;
         }
+        stream.shutdown(Shutdown::Write).expect("half of it is closed");
+        sent
     });
-    [sending, counting]
+    let counting =
+        thread::spawn(move || BufReader::with_capacity(64 * 1024, answers).split(b'\n').map_while(Result::ok).count());
+    (sending, counting)
 }
 
 /// A connection that is half-open in one of three ways.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::pi_load::model::{Ended, Model, Number};
+use crate::pi_load::model::{EndedCommand, Model, Number};
 use crate::pi_load::shared_state::{Answer, CommandRecord, Delivery};
 use crate::pi_load::trace::Outcome;
 
@@ -13,7 +13,7 @@ type Group = (usize, Option<String>, String);
 
 /// Compares all responses with the lifecycle events.
 pub(crate) fn check(model: &Model, record: &CommandRecord) {
-    let mut ends: BTreeMap<Group, Vec<&Ended>> = BTreeMap::new();
+    let mut ends: BTreeMap<Group, Vec<&EndedCommand>> = BTreeMap::new();
     for ended in &model.ended {
         let group = (ended.instance, ended.envelope.id.clone(), ended.envelope.kind.clone());
         ends.entry(group).or_default().push(ended);
@@ -39,7 +39,7 @@ pub(crate) fn check(model: &Model, record: &CommandRecord) {
             "{count} answers, {lost} lost and {} ends: {group:?}",
             ends.len()
         );
-        let mut left: Vec<&Ended> = ends.to_vec();
+        let mut left: Vec<&EndedCommand> = ends.to_vec();
         for answer in answers {
             check_one(answer, ends, &mut left, &mut bodies);
         }
@@ -48,14 +48,19 @@ pub(crate) fn check(model: &Model, record: &CommandRecord) {
     assert_eq!(unreported, None, "ended and never answered");
 }
 
-fn check_one(answer: &Answer, ends: &[&Ended], left: &mut Vec<&Ended>, bodies: &mut BTreeMap<Number, String>) {
+fn check_one(
+    answer: &Answer,
+    ends: &[&EndedCommand],
+    left: &mut Vec<&EndedCommand>,
+    bodies: &mut BTreeMap<Number, String>,
+) {
     let line: Value = serde_json::from_str(&answer.line).expect("JSON");
     let error = line["error"].as_str().map(ToOwned::to_owned);
     let outcome = Outcome { error, version: line["sessionVersion"].as_u64() };
     let replayed = line["replayed"] == true;
     assert_eq!(line["success"].as_bool(), Some(outcome.is_success()), "{line}");
     assert_eq!(line["timedOut"] == true, outcome.is_timeout(), "{line}");
-    let is_this = |ended: &Ended| ended.outcome == outcome && ended.replayed == replayed;
+    let is_this = |ended: &EndedCommand| ended.outcome == outcome && ended.replayed == replayed;
     let at = left.iter().position(|ended| is_this(ended));
     let at = at.unwrap_or_else(|| panic!("no lifecycle event for {line}; {left:?}"));
     left.remove(at);

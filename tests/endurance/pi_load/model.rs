@@ -48,7 +48,7 @@ enum StorageState {
 
 /// A command whose end was observed.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
+pub(crate) struct EndedCommand {
     pub(crate) instance: usize,
     pub(crate) envelope: Envelope,
     pub(crate) outcome: Outcome,
@@ -76,7 +76,7 @@ pub(crate) struct Model {
     /// Commands that were sent to a killed daemon and not answered.
     interrupted: BTreeSet<Envelope>,
     pub(crate) known: Vec<TrackedCommand>,
-    pub(crate) ended: Vec<Ended>,
+    pub(crate) ended: Vec<EndedCommand>,
     ids: BTreeMap<String, Number>,
     keys: BTreeMap<(Option<String>, String), Number>,
     outcome_cache: VecDeque<Number>,
@@ -317,7 +317,7 @@ impl Model {
             }
         };
         let (envelope, outcome) = (event.envelope.clone(), outcome.clone());
-        self.ended.push(Ended { instance: self.instance, envelope, outcome, replayed, leader });
+        self.ended.push(EndedCommand { instance: self.instance, envelope, outcome, replayed, leader });
     }
 
     fn apply_own_end(&mut self, number: Number, outcome: &Outcome) {

@@ -4,7 +4,7 @@
 //! ones after it.
 
 use super::ServerDialect;
-use super::script::{Delivery, End, Fault, Reply, Spent, Step, call, fault, say, think};
+use super::script::{Delivery, End, Fault, Reply, Step, TurnCost, call, fault, say, think};
 
 /// A read-only tool that every case uses.
 pub(crate) const LOOK: &str = "sandbox_list_dir";
@@ -14,7 +14,7 @@ pub(crate) const ARGS: &str = r#"{"path":"café/😀.txt","lines":[1,2,3]}"#;
 pub(crate) const ANY_TEXT: &str =
     "tabs\tand\nlines\r\n\"quotes\" \\back\\ \u{0} \u{7f} é € 😀 \u{2028} data: [DONE]\n\ndata: {}\n";
 /// The usage of a turn.
-pub(crate) const SPENT: Spent = Spent { fresh: 100, cache_read: 40, cache_write: 10, output: 7, dollars: 0.25 };
+pub(crate) const SPENT: TurnCost = TurnCost { fresh: 100, cache_read: 40, cache_write: 10, output: 7, dollars: 0.25 };
 
 /// Numbers, one token each.
 pub(crate) fn numbers() -> Vec<String> {

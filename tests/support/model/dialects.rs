@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::ServerDialect;
-use super::script::{End, Fault, Spent, Step, Turn};
+use super::script::{End, Fault, Step, Turn, TurnCost};
 
 /// The next thing to send.
 #[derive(Debug)]
-pub(super) enum Out {
+pub(super) enum ResponsePart {
     Event(Vec<u8>),
     Fault(Fault),
 }
@@ -31,17 +31,17 @@ pub(super) fn content_type(dialect: ServerDialect) -> &'static str {
 }
 
 /// Encodes a turn, with its faults in place.
-pub(super) fn encode(dialect: ServerDialect, turn: &Turn) -> Vec<Out> {
+pub(super) fn encode(dialect: ServerDialect, turn: &Turn) -> Vec<ResponsePart> {
     let mut out = match dialect {
         ServerDialect::Ollama => Vec::new(),
-        ServerDialect::OpenAi => vec![Out::Event(b": a comment\n\n".to_vec())],
+        ServerDialect::OpenAi => vec![ResponsePart::Event(b": a comment\n\n".to_vec())],
         ServerDialect::Anthropic => vec![message_start(turn.spent)],
     };
     let mut blocks = Blocks::default();
     for (index, step) in turn.steps.iter().enumerate() {
         match (step, dialect) {
             (Step::Fault(Fault::Error { kind, message }), _) => out.push(error(dialect, kind, message)),
-            (Step::Fault(fault), _) => out.push(Out::Fault(fault.clone())),
+            (Step::Fault(fault), _) => out.push(ResponsePart::Fault(fault.clone())),
             (step, ServerDialect::Ollama) => out.push(ollama(step)),
             (step, ServerDialect::OpenAi) => out.extend(openai(index, step)),
             (step, ServerDialect::Anthropic) => out.extend(blocks.step(step)),
@@ -70,25 +70,25 @@ pub(super) fn said(dialect: ServerDialect, text: &str) -> Vec<u8> {
         ),
     };
     match out {
-        Out::Event(bytes) => bytes,
-        Out::Fault(fault) => panic!("a text became {fault:?}"),
+        ResponsePart::Event(bytes) => bytes,
+        ResponsePart::Fault(fault) => panic!("a text became {fault:?}"),
     }
 }
 
-fn ollama(step: &Step) -> Out {
+fn ollama(step: &Step) -> ResponsePart {
     let message = match step {
         Step::Say(text) => json!({ "role": "assistant", "content": text }),
         Step::Think(text) => json!({ "role": "assistant", "content": "", "thinking": text }),
         Step::Call { id, tool, args, .. } => {
             return ollama_call(id, tool, args);
         }
-        Step::Fault(fault) => return Out::Fault(fault.clone()),
+        Step::Fault(fault) => return ResponsePart::Fault(fault.clone()),
     };
     line(&json!({ "model": "test-model", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": false }))
 }
 
 /// A call with its arguments unchanged, except line feeds: they would end its line.
-fn ollama_call(id: &str, tool: &str, args: &str) -> Out {
+fn ollama_call(id: &str, tool: &str, args: &str) -> ResponsePart {
     let arguments = match serde_json::from_str::<Value>(args) {
         Ok(_) => args.replace('\n', "\r"),
         Err(_) => Value::from(args).to_string(),
@@ -96,10 +96,10 @@ fn ollama_call(id: &str, tool: &str, args: &str) -> Out {
     let call = json!({ "id": id, "function": { "name": tool, "arguments": "ARGUMENTS" } });
     let message = json!({ "role": "assistant", "content": "", "tool_calls": [call] });
     let line = json!({ "model": "test-model", "message": message, "done": false }).to_string();
-    Out::Event(format!("{}\n", line.replace("\"ARGUMENTS\"", &arguments)).into_bytes())
+    ResponsePart::Event(format!("{}\n", line.replace("\"ARGUMENTS\"", &arguments)).into_bytes())
 }
 
-fn openai(index: usize, step: &Step) -> Vec<Out> {
+fn openai(index: usize, step: &Step) -> Vec<ResponsePart> {
     let chunk = |delta: Value| {
         event(&json!({
             "id": "chatcmpl-test",
@@ -122,7 +122,7 @@ fn openai(index: usize, step: &Step) -> Vec<Out> {
             );
             out
         }
-        Step::Fault(fault) => vec![Out::Fault(fault.clone())],
+        Step::Fault(fault) => vec![ResponsePart::Fault(fault.clone())],
     }
 }
 
@@ -134,7 +134,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn step(&mut self, step: &Step) -> Vec<Out> {
+    fn step(&mut self, step: &Step) -> Vec<ResponsePart> {
         match step {
             Step::Say(text) => {
                 let mut out = self.enter("text", json!({ "type": "text", "text": "" }));
@@ -156,11 +156,11 @@ impl Blocks {
                 out.extend(self.close());
                 out
             }
-            Step::Fault(fault) => vec![Out::Fault(fault.clone())],
+            Step::Fault(fault) => vec![ResponsePart::Fault(fault.clone())],
         }
     }
 
-    fn enter(&mut self, kind: &'static str, block: Value) -> Vec<Out> {
+    fn enter(&mut self, kind: &'static str, block: Value) -> Vec<ResponsePart> {
         if self.open == Some(kind) {
             return Vec::new();
         }
@@ -171,7 +171,7 @@ impl Blocks {
         out
     }
 
-    fn close(&mut self) -> Vec<Out> {
+    fn close(&mut self) -> Vec<ResponsePart> {
         let Some(kind) = self.open.take() else { return Vec::new() };
         let mut out = Vec::new();
         if kind == "thinking" {
@@ -181,12 +181,12 @@ impl Blocks {
         out
     }
 
-    fn delta(&self, delta: Value) -> Out {
+    fn delta(&self, delta: Value) -> ResponsePart {
         event(&json!({ "type": "content_block_delta", "index": self.count - 1, "delta": delta }))
     }
 }
 
-fn message_start(spent: Option<Spent>) -> Out {
+fn message_start(spent: Option<TurnCost>) -> ResponsePart {
     let usage = spent.map(|spent| {
         json!({
             "input_tokens": spent.fresh,
@@ -200,7 +200,7 @@ fn message_start(spent: Option<Spent>) -> Out {
     )
 }
 
-fn end(dialect: ServerDialect, turn: &Turn) -> Vec<Out> {
+fn end(dialect: ServerDialect, turn: &Turn) -> Vec<ResponsePart> {
     let spent = turn.spent;
     match dialect {
         ServerDialect::Ollama => {
@@ -236,7 +236,7 @@ fn end(dialect: ServerDialect, turn: &Turn) -> Vec<Out> {
                     },
                 }))
             }));
-            out.push(Out::Event(b"data: [DONE]\n\n".to_vec()));
+            out.push(ResponsePart::Event(b"data: [DONE]\n\n".to_vec()));
             out
         }
         ServerDialect::Anthropic => {
@@ -257,7 +257,7 @@ fn end(dialect: ServerDialect, turn: &Turn) -> Vec<Out> {
     }
 }
 
-fn error(dialect: ServerDialect, kind: &str, message: &str) -> Out {
+fn error(dialect: ServerDialect, kind: &str, message: &str) -> ResponsePart {
     match dialect {
         ServerDialect::Ollama => line(&json!({ "error": { "type": kind, "message": message } })),
         ServerDialect::OpenAi => event(&json!({ "error": { "type": kind, "message": message, "code": null } })),
@@ -265,13 +265,13 @@ fn error(dialect: ServerDialect, kind: &str, message: &str) -> Out {
     }
 }
 
-fn line(value: &Value) -> Out {
-    Out::Event(format!("{value}\n").into_bytes())
+fn line(value: &Value) -> ResponsePart {
+    ResponsePart::Event(format!("{value}\n").into_bytes())
 }
 
-fn event(value: &Value) -> Out {
+fn event(value: &Value) -> ResponsePart {
     let named = value.get("type").and_then(Value::as_str).map(|name| format!("event: {name}\n"));
-    Out::Event(format!("{}data: {value}\n\n", named.unwrap_or_default()).into_bytes())
+    ResponsePart::Event(format!("{}data: {value}\n\n", named.unwrap_or_default()).into_bytes())
 }
 
 /// Splits a text into parts of this many bytes, without splitting a character.

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use script::{Delivery, End, Fault, Reply, Spent, Step, Turn, call, fault, say, think};
+pub(crate) use script::{Delivery, End, Fault, Reply, Step, Turn, TurnCost, call, fault, say, think};
 pub(crate) use serve::spoken;
 
 /// The dialect of the server, chosen by the path of the request.
@@ -59,7 +59,7 @@ impl UnusedPort {
 
 /// A request that the server received.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     /// By lower-case name.
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     script: Mutex<VecDeque<Reply>>,
     /// The reply when the script is exhausted.
     usual: Mutex<Option<Reply>>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<ReceivedRequest>>,
     connections: watch::Sender<usize>,
     hangups: watch::Sender<usize>,
     models: Mutex<Vec<String>>,
@@ -177,7 +177,7 @@ impl ModelServer {
     }
 
     /// All requests so far, oldest first.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.shared.seen.lock().unwrap().clone()
     }
 

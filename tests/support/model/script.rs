@@ -26,7 +26,7 @@ pub(crate) enum Reply {
 pub(crate) struct Turn {
     pub(crate) steps: Vec<Step>,
     pub(crate) end: End,
-    pub(crate) spent: Option<Spent>,
+    pub(crate) spent: Option<TurnCost>,
     pub(crate) delivery: Delivery,
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum End {
 
 /// The usage and cost of a turn.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spent {
+pub(crate) struct TurnCost {
     /// Input tokens, without those read from or written to the cache.
     pub(crate) fresh: u64,
     pub(crate) cache_read: u64,
@@ -133,7 +133,7 @@ impl Reply {
     }
 
     /// The same turn with its cost.
-    pub(crate) fn spends(self, spent: Spent) -> Self {
+    pub(crate) fn spends(self, spent: TurnCost) -> Self {
         self.with(|turn| turn.spent = Some(spent))
     }
 

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::dialects::{Out, content_type, encode, huge, said, spoken_at};
+use super::dialects::{ResponsePart, content_type, encode, huge, said, spoken_at};
 use super::script::{Delivery, Fault, Reply, Turn};
-use super::{Seen, ServerDialect, Shared, WindowReport};
+use super::{ReceivedRequest, ServerDialect, Shared, WindowReport};
 
 /// What happens to a connection after a response.
 #[derive(PartialEq, Eq)]
-enum After {
+enum AfterResponse {
     Keep,
     Close,
 }
@@ -34,7 +34,7 @@ pub(super) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
 /// The whole response in parts, for callers that send them themselves: the head, each event, and the end.
 pub(crate) fn spoken(dialect: ServerDialect, turn: &Turn) -> Vec<Vec<u8>> {
     let part = |out| {
-        let Out::Event(bytes) = out else { panic!("{out:?} is not spoken") };
+        let ResponsePart::Event(bytes) = out else { panic!("{out:?} is not spoken") };
         let mut held = Vec::new();
         frame(&mut held, turn.delivery, &bytes);
         held
@@ -61,8 +61,8 @@ async fn connection(mut stream: TcpStream, shared: Arc<Shared>) {
             }
         };
         match answer {
-            Ok(After::Keep) => {}
-            Ok(After::Close) => return,
+            Ok(AfterResponse::Keep) => {}
+            Ok(AfterResponse::Close) => return,
             Err(_) => {
                 shared.hangups.send_modify(|count| *count += 1);
                 return;
@@ -72,7 +72,7 @@ async fn connection(mut stream: TcpStream, shared: Arc<Shared>) {
 }
 
 /// Answers a request that needs no model.
-fn lookup(seen: &Seen, shared: &Shared) -> Reply {
+fn lookup(seen: &ReceivedRequest, shared: &Shared) -> Reply {
     let models = shared.models.lock().unwrap().clone();
     let window = *shared.window.lock().unwrap();
     let tokens_for = |report| window.filter(|window| window.report == report).map(|window| window.tokens);
@@ -95,32 +95,32 @@ fn lookup(seen: &Seen, shared: &Shared) -> Reply {
     }
 }
 
-async fn reply_to(stream: &mut TcpStream, dialect: ServerDialect, reply: Reply) -> std::io::Result<After> {
+async fn reply_to(stream: &mut TcpStream, dialect: ServerDialect, reply: Reply) -> std::io::Result<AfterResponse> {
     match reply {
         Reply::Turn(turn) => {
             let (framing, after) = match turn.delivery {
-                Delivery::UntilClose => ("connection: close", After::Close),
+                Delivery::UntilClose => ("connection: close", AfterResponse::Close),
                 Delivery::Events | Delivery::Bytes | Delivery::Fast | Delivery::Paced(_) => {
-                    ("transfer-encoding: chunked", After::Keep)
+                    ("transfer-encoding: chunked", AfterResponse::Keep)
                 }
             };
             stream.write_all(head(dialect, framing).as_bytes()).await?;
             match deliver(stream, dialect, &turn).await? {
-                After::Keep => Ok(after),
-                After::Close => Ok(After::Close),
+                AfterResponse::Keep => Ok(after),
+                AfterResponse::Close => Ok(AfterResponse::Close),
             }
         }
         Reply::Plain { .. } => plain(stream, reply).await,
         Reply::NotHttp => {
             stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await?;
-            Ok(After::Close)
+            Ok(AfterResponse::Close)
         }
         Reply::Never => until_closed(stream).await,
         Reply::HeadOnly => {
             stream.write_all(head(dialect, "transfer-encoding: chunked").as_bytes()).await?;
             until_closed(stream).await
         }
-        Reply::HangUp => Ok(After::Close),
+        Reply::HangUp => Ok(AfterResponse::Close),
         Reply::Reset => reset(stream),
     }
 }
@@ -130,7 +130,7 @@ fn head(dialect: ServerDialect, framing: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: {}\r\n{framing}\r\n\r\n", content_type(dialect))
 }
 
-async fn plain(stream: &mut TcpStream, reply: Reply) -> std::io::Result<After> {
+async fn plain(stream: &mut TcpStream, reply: Reply) -> std::io::Result<AfterResponse> {
     let Reply::Plain { status, headers, body } = reply else { panic!("{reply:?} is not plain") };
     let mut head = format!("HTTP/1.1 {status} Status\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {
@@ -138,20 +138,20 @@ async fn plain(stream: &mut TcpStream, reply: Reply) -> std::io::Result<After> {
     }
     head.push_str("\r\n");
     stream.write_all(&[head.as_bytes(), &body].concat()).await?;
-    Ok(After::Keep)
+    Ok(AfterResponse::Keep)
 }
 
-async fn deliver(stream: &mut TcpStream, dialect: ServerDialect, turn: &Turn) -> std::io::Result<After> {
+async fn deliver(stream: &mut TcpStream, dialect: ServerDialect, turn: &Turn) -> std::io::Result<AfterResponse> {
     let mut held = Vec::new();
     for out in encode(dialect, turn) {
         let bytes = match out {
-            Out::Event(bytes) => bytes,
-            Out::Fault(Fault::Garbage) => match dialect {
+            ResponsePart::Event(bytes) => bytes,
+            ResponsePart::Fault(Fault::Garbage) => match dialect {
                 ServerDialect::Ollama => b"{\"message\": ]\n".to_vec(),
                 ServerDialect::OpenAi | ServerDialect::Anthropic => b"data: {\"choices\": ]\n\n".to_vec(),
             },
-            Out::Fault(Fault::HugeLine(bytes)) => huge(dialect, bytes),
-            Out::Fault(fault) => {
+            ResponsePart::Fault(Fault::HugeLine(bytes)) => huge(dialect, bytes),
+            ResponsePart::Fault(fault) => {
                 stream.write_all(&held).await?;
                 return fail(stream, dialect, turn.delivery, &fault).await;
             }
@@ -169,7 +169,7 @@ async fn deliver(stream: &mut TcpStream, dialect: ServerDialect, turn: &Turn) ->
         held.extend_from_slice(b"0\r\n\r\n");
     }
     stream.write_all(&held).await?;
-    Ok(After::Keep)
+    Ok(AfterResponse::Keep)
 }
 
 fn frame(held: &mut Vec<u8>, delivery: Delivery, bytes: &[u8]) {
@@ -190,7 +190,7 @@ async fn fail(
     dialect: ServerDialect,
     delivery: Delivery,
     fault: &Fault,
-) -> std::io::Result<After> {
+) -> std::io::Result<AfterResponse> {
     let mut held = Vec::new();
     match fault {
         Fault::Cut => {}
@@ -209,22 +209,22 @@ async fn fail(
         Fault::Garbage | Fault::HugeLine(_) | Fault::Error { .. } => panic!("{fault:?} is an event"),
     }
     stream.write_all(&held).await?;
-    Ok(After::Close)
+    Ok(AfterResponse::Close)
 }
 
 /// Waits until the client disconnects.
-async fn until_closed(stream: &mut TcpStream) -> std::io::Result<After> {
+async fn until_closed(stream: &mut TcpStream) -> std::io::Result<AfterResponse> {
     let mut rest = [0; 64];
     while stream.read(&mut rest).await? > 0 {}
     Err(std::io::ErrorKind::ConnectionAborted.into())
 }
 
-fn reset(stream: &TcpStream) -> std::io::Result<After> {
+fn reset(stream: &TcpStream) -> std::io::Result<AfterResponse> {
     stream.set_zero_linger()?;
-    Ok(After::Close)
+    Ok(AfterResponse::Close)
 }
 
-async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
+async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<ReceivedRequest> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             break at;
@@ -251,7 +251,7 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Se
     }
     let body = serde_json::from_slice(&buffer[head_end + 4..end]).unwrap_or(Value::Null);
     buffer.drain(..end);
-    Some(Seen { method, path, headers, body })
+    Some(ReceivedRequest { method, path, headers, body })
 }
 
 /// How much is written at once with [`Delivery::Fast`].

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::pi::line::{Connection, Transport};
 use crate::support::daemon::{Daemon, wait_until};
-use crate::support::model::{End, Fault, ModelServer, Reply, ServerDialect, Spent, Step, call, fault, say, think};
+use crate::support::model::{End, Fault, ModelServer, Reply, ServerDialect, Step, TurnCost, call, fault, say, think};
 
 /// The setup before the daemon starts.
 #[derive(Default)]
@@ -147,7 +147,7 @@ pub(crate) fn reply(value: &Value) -> Reply {
             };
             match (value["in"].as_u64(), value["out"].as_u64()) {
                 (Some(fresh), Some(output)) => {
-                    reply.spends(Spent { fresh, cache_read: 0, cache_write: 0, output, dollars: 0.0 })
+                    reply.spends(TurnCost { fresh, cache_read: 0, cache_write: 0, output, dollars: 0.0 })
                 }
                 _ => reply,
             }

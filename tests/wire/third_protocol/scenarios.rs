@@ -16,6 +16,30 @@ fn a_third_protocol_reads_what_has_left_the_ring_from_the_journal() {
     share_a_session(Limits { ring_bytes: 1, ..Limits::default() });
 }
 
+#[test]
+fn a_protocol_sends_heartbeats_whatever_else_it_sends() {
+    let daemon = WordDaemon::start(Limits::default());
+    let mut push = Client::connect(&daemon.socket);
+    let session = push.start(daemon.home.path());
+    let mut words = SwitchedClient::connect(&daemon.socket, "words with heartbeats");
+    assert_eq!(words.line(), "welcome");
+    let beats = words.until(|line| line.starts_with("alive "));
+    let first = beats.last().cloned();
+    words.send(&format!("attach {session} 0"));
+    words.until(|line| line == "attach ok");
+    push.run(&session, "$ true");
+    words.until_ended();
+    let later = words.until(|line| line.starts_with("alive ")).pop();
+    assert!(later > first, "the times rise: {first:?} {later:?}");
+    // A protocol without an interval sends none.
+    let mut silent = SwitchedClient::words(&daemon.socket);
+    words.until(|line| line.starts_with("alive "));
+    silent.send("attach nowhere 0");
+    assert_eq!(silent.line(), "attach SESSION_NOT_FOUND");
+    drop((words, silent));
+    daemon.stop();
+}
+
 fn share_a_session(limits: Limits) {
     let daemon = WordDaemon::start(limits);
     let mut push = Client::connect(&daemon.socket);

@@ -35,6 +35,12 @@ impl PiDaemon {
         Self { daemon, address: at.expect("an address") }
     }
 
+    /// Returns whether commands can be confined here.
+    pub(crate) fn confines_commands(&self) -> bool {
+        let metrics = self.daemon.connect().get("get_metrics", json!({"sandbox": true}));
+        matches!(metrics["sandbox"]["strength"].as_str(), Some("full" | "partial"))
+    }
+
     /// Sends a request and returns everything up to the close of the connection.
     pub(crate) fn answer(&self, request: &str) -> String {
         let mut stream = connect(self.address);

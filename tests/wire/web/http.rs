@@ -161,7 +161,6 @@ fn a_token_has_the_rights_of_its_role_and_nothing_else() {
     let of_session = json!({"sessionId": session});
     let audit = json!({"sessionId": session, "asOwner": true});
     let command = json!({"sessionId": session, "command": "true"});
-    let steps = json!({"sessionId": session, "text": "$ true"});
     let delete = json!({"sessionId": session, "dryRun": true});
     let start = json!({"cwd": server.daemon.cwd()});
     let rename = json!({"sessionId": session, "name": "n"});
@@ -174,8 +173,6 @@ fn a_token_has_the_rights_of_its_role_and_nothing_else() {
         ("delete_session", &delete, &["owner"]),
         ("list_grants", &json!({}), &["owner"]),
         ("run_user_command", &command, &["owner"]),
-        // The steps of a playbook run without asking.
-        ("send_user_message", &steps, &["owner"]),
     ] {
         for role in ["observer", "prompter", "approver", "owner"] {
             assert_eq!(allowed(role, kind, payload), roles.contains(&role), "{role}: {kind}");

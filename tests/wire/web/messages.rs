@@ -37,6 +37,21 @@ fn a_message_over_the_limit_is_answered_and_the_connection_goes_on() {
 }
 
 #[test]
+fn a_message_that_can_be_read_in_two_ways_or_is_nested_too_deeply_is_refused() {
+    let server = PiDaemon::new();
+    let mut socket = server.socket("/", &[]).assert_ready();
+    let deep = format!(r#"{{"id":"deep","type":"health_check","x":{}1{}}}"#, "[".repeat(64), "]".repeat(64));
+    let twice = r#"{"id":"twice","type":"get_state","sessionId":"s","type":"abort"}"#.to_owned();
+    for (id, message, why) in [("twice", twice, "duplicate key"), ("deep", deep, "nested more than 64 deep")] {
+        socket.0.send(Message::text(message)).unwrap();
+        let answer = socket.json();
+        assert_eq!((&answer["id"], &answer["success"]), (&id.into(), &false.into()), "{answer}");
+        assert!(answer["error"].as_str().is_some_and(|error| error.contains(why)), "{answer}");
+    }
+    socket.assert_answers();
+}
+
+#[test]
 fn an_oversized_message_is_refused_by_its_id_before_it_is_complete() {
     let server = PiDaemon::new();
     let mut socket = server.socket("/", &[]).assert_ready();

@@ -73,8 +73,6 @@ fn a_token_of_pi_has_the_rights_of_its_role() {
             (json!({"type": "get_state", "sessionId": session}), "observer"),
             (json!({"type": "create_session", "sessionId": role}), "prompter"),
             (json!({"type": "abort", "sessionId": session}), "prompter"),
-            // The steps of a playbook run without asking.
-            (json!({"type": "prompt", "sessionId": session, "message": "$ true"}), "owner"),
             (json!({"type": "bash", "sessionId": session, "command": "true"}), "owner"),
             (json!({"type": "export_html", "sessionId": session, "outputPath": export}), "owner"),
             (json!({"type": "set_session_name", "sessionId": session, "name": role}), "owner"),
@@ -87,6 +85,80 @@ fn a_token_of_pi_has_the_rights_of_its_role() {
         }
         assert_eq!(export.exists(), role == "owner", "{role}");
     }
+}
+
+/// Sends a command and returns the response, and the events before it.
+fn ask(socket: &mut Socket, command: &Value) -> (Value, Vec<Value>) {
+    socket.0.send(Message::text(command.to_string())).unwrap();
+    let mut before = Vec::new();
+    loop {
+        let line = socket.json();
+        if line["type"] == "response" && line["id"] == command["id"] {
+            return (line, before);
+        }
+        before.push(line["event"].clone());
+    }
+}
+
+/// Waits for an event of a type.
+fn wait_for(socket: &mut Socket, seen: Vec<Value>, kind: &str) -> Value {
+    if let Some(event) = seen.into_iter().find(|event| event["type"] == kind) {
+        return event;
+    }
+    loop {
+        let line = socket.json();
+        if line["event"]["type"] == kind {
+            return line["event"].clone();
+        }
+    }
+}
+
+#[test]
+fn the_steps_of_a_prompter_ask_and_run_confined() {
+    let server = PiDaemon::new();
+    let connect = |role: &str| {
+        let made = server.push(&["token", "new", "--role", role]);
+        let secret = String::from_utf8(made.stdout).unwrap();
+        server.socket("/", &[("authorization", &format!("Bearer {}", secret.trim()))])
+    };
+    let (mut prompter, mut approver) = (connect("prompter"), connect("approver"));
+    let project = server.daemon.home.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let create = json!({"id": "c", "type": "create_session", "sessionId": "s", "cwd": project});
+    let (created, _) = ask(&mut prompter, &create);
+    assert_eq!(created["success"], true, "{created}");
+    let (joined, _) = ask(&mut approver, &json!({"id": "j", "type": "switch_session", "sessionId": "s"}));
+    assert_eq!(joined["success"], true, "{joined}");
+    let outside = server.daemon.home.path().join("outside");
+    let message = format!("$ touch inside && ! touch {}", outside.display());
+    let (prompted, seen) =
+        ask(&mut prompter, &json!({"id": "p", "type": "prompt", "sessionId": "s", "message": message}));
+    assert_eq!(prompted["success"], true, "{prompted}");
+    if !server.confines_commands() {
+        let end = wait_for(&mut prompter, seen, "agent_end").to_string();
+        assert!(!project.join("inside").exists(), "it must not run unconfined: {end}");
+        return;
+    }
+    let question = wait_for(&mut prompter, seen, "extension_ui_request");
+    assert!(!project.join("inside").exists(), "it asks first");
+    let answer = |id: &str| {
+        json!({"id": id, "type": "extension_ui_response", "sessionId": "s", "requestId": question["requestId"],
+            "response": {"method": "confirm", "confirmed": true}})
+    };
+    let (refused, seen) = ask(&mut prompter, &answer("own"));
+    assert_eq!(refused["success"], false, "a prompter may not approve: {refused}");
+    let (approved, _) = ask(&mut approver, &answer("granted"));
+    assert_eq!(approved["success"], true, "{approved}");
+    let end = wait_for(&mut prompter, seen, "agent_end").to_string();
+    assert!(project.join("inside").exists() && !outside.exists(), "{end}");
+    // The same steps of the owner neither ask nor are confined.
+    let mut owner = server.socket("/", &[]);
+    let by_owner =
+        json!({"id": "o", "type": "prompt", "sessionId": "s", "message": format!("$ touch {}", outside.display())});
+    let (prompted, _) = ask(&mut owner, &by_owner);
+    assert_eq!(prompted["success"], true, "{prompted}");
+    wait_for(&mut prompter, Vec::new(), "agent_end");
+    assert!(outside.exists());
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Driver {
         options: Options,
         requests: RequestLog,
     ) -> Result<Self, Box<(Disk, OpenError)>> {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let waker = Waker::from(Arc::new(UnparkWaker(thread::current())));
         let state = Arc::new(Mutex::new(DriverState { requests, ..DriverState::default() }));
         let (watched, woken) = (Arc::clone(&state), waker.clone());
         disk.set_observer(move |position| watched.lock().expect("not poisoned").collect_replies(position, &woken));
@@ -208,9 +208,9 @@ impl DriverState {
 }
 
 /// Unparks a thread when woken.
-struct Unpark(Thread);
+struct UnparkWaker(Thread);
 
-impl Wake for Unpark {
+impl Wake for UnparkWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -218,7 +218,7 @@ impl Wake for Unpark {
 
 /// Waits for a future without a runtime, so that reads run on this thread.
 pub(in super::super) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Arc::new(UnparkWaker(thread::current())));
     let mut future = pin!(future);
     let deadline = Instant::now() + PATIENCE;
     loop {

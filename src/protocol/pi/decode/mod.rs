@@ -8,6 +8,7 @@ mod identity;
 mod image;
 mod payload;
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::error_text;
@@ -16,6 +17,7 @@ use crate::kernel::id::SessionId;
 use crate::protocol::error::{Code, ErrorBody};
 use crate::protocol::intent::{Intent, Malformed, Request, RequestTag};
 use crate::protocol::operation::CommandRequest;
+use crate::transport::canonical_json::JsonError;
 use fields::{FieldError, Fields};
 
 /// Size limits of a command.
@@ -54,7 +56,7 @@ impl Default for DecodeLimits {
     }
 }
 
-/// Decodes one line.
+/// Decodes one line of canonical JSON.
 ///
 /// # Errors
 ///
@@ -63,13 +65,9 @@ pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Malformed> 
     let mut map = match serde_json::from_slice::<Value>(line) {
         Ok(Value::Object(map)) => map,
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            let error = error_text::invalid("command", "must be a JSON object");
-            return Err(refuse(None, None, error));
+            return Err(unreadable(line, &JsonError::NotAnObject, limits));
         }
-        Err(_) => {
-            let id = identity::from_head(line).id.filter(|id| is_echoed(id, limits.id));
-            return Err(refuse(id, None, error_text::INVALID_JSON));
-        }
+        Err(_) => return Err(unreadable(line, &JsonError::NotJson { at: 0 }, limits)),
     };
     match parse_request(&map, limits) {
         Ok((tag, mut command)) => {
@@ -80,6 +78,24 @@ pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Malformed> 
             Ok(Request { tag, intent: Intent::Command(Box::new(command)) })
         }
         Err(error) => Err(malformed(&map, &error, limits)),
+    }
+}
+
+/// Builds the refusal of a line that is not acceptable JSON.
+pub fn unreadable(line: &[u8], why: &JsonError, limits: &DecodeLimits) -> Malformed {
+    let id = || identity::from_head(line).id.filter(|id| is_echoed(id, limits.id));
+    match why {
+        // A line that does not start as an object may be JSON or not.
+        JsonError::NotAnObject if serde_json::from_slice::<IgnoredAny>(line).is_err() => {
+            refuse(id(), None, error_text::INVALID_JSON)
+        }
+        JsonError::NotAnObject => refuse(None, None, error_text::invalid("command", "must be a JSON object")),
+        JsonError::NotJson { .. } | JsonError::NotUtf8 { .. } => refuse(id(), None, error_text::INVALID_JSON),
+        JsonError::TooDeep { .. }
+        | JsonError::DuplicateKey { .. }
+        | JsonError::LoneSurrogate { .. }
+        | JsonError::NumberOutOfRange { .. }
+        | JsonError::TooLong => refuse(id(), None, error_text::invalid("command", why.to_string())),
     }
 }
 
@@ -122,8 +138,8 @@ fn parse_request(map: &Map<String, Value>, limits: &DecodeLimits) -> Result<(Req
         return Err(FieldError::new("ifSessionVersion", "needs a command that names a session"));
     }
     let operation = payload::read(kind, &fields, limits)?;
-    let (policy, canonical) = (kind.policy(), String::new());
-    let command = CommandRequest { depends_on, if_version, idempotency_key, policy, canonical, operation };
+    let (time_limit, canonical) = (kind.time_limit(), String::new());
+    let command = CommandRequest { depends_on, if_version, idempotency_key, time_limit, canonical, operation };
     Ok((RequestTag { request_id: id, kind_name: name.to_owned(), session }, command))
 }
 

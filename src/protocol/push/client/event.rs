@@ -2,13 +2,18 @@
 
 use super::Envelope;
 use super::reply::SessionSnapshot;
-use crate::kernel::event::{EventKind, NoticeEvent, RunEvent, ToolEvent};
+use crate::kernel::audience::Audience;
+use crate::kernel::event::{self, EventKind, NoticeEvent, RunEvent, ToolEvent};
+use crate::kernel::id::{RunId, Seq};
+use crate::kernel::time::Now;
 use crate::protocol::push::{EARLIEST_SEQ, EVENT_GAP};
-use crate::record::EventDecoder;
 use crate::record::encode::{CALL_STARTED_PHASE, RUN_STOPPING_PHASE};
+use crate::record::{EventDecoder, decode_event, strip_synthetic_run_id};
 
 /// The type of the event that ends a run.
 const RUN_COMPLETE: &str = "run_complete";
+/// The field that names the entry of a session file from which an event was imported.
+const ENTRY_ID: &[u8] = b"\"entryId\"";
 
 /// An event of a session.
 #[derive(Debug, Clone)]
@@ -62,6 +67,33 @@ impl Event {
             | EventContent::Deleted
             | EventContent::Unreadable { .. } => None,
         }
+    }
+
+    /// Returns whether it belongs to the session's history; the daemon sent any other to one client alone.
+    pub const fn is_of_history(&self) -> bool {
+        match &self.content {
+            EventContent::Recorded(_) | EventContent::Unreadable { .. } => true,
+            EventContent::Gap { .. } | EventContent::Snapshot(_) | EventContent::Deleted => false,
+        }
+    }
+
+    /// Returns the event as the kernel folds it, unless the daemon sent this one to one client alone or it is not
+    /// readable. Who may see it is left out: this client may.
+    pub fn into_recorded(self) -> Option<event::Event> {
+        // Only imported events name an entry of a session file.
+        if memchr::memmem::find(self.line.as_bytes(), ENTRY_ID).is_some() {
+            return decode_event(self.line.as_bytes()).ok();
+        }
+        let EventContent::Recorded(kind) = self.content else { return None };
+        Some(strip_synthetic_run_id(event::Event {
+            seq: Seq::new(self.seq),
+            at: Now(self.at),
+            run: self.run.map(RunId::from),
+            version: None,
+            origin: None,
+            audience: Audience::All,
+            kind,
+        }))
     }
 
     /// Returns whether no event of its run follows.

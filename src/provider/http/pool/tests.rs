@@ -305,9 +305,9 @@ async fn a_server_without_tls_is_not_reached_by_https() {
 }
 
 #[derive(Default)]
-struct Wakes(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Wakes {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -319,17 +319,17 @@ async fn a_single_frame_wakes_the_task_once() {
     let (answer, mut peer) = fixture.request_on_new_connection(CHUNKED_START).await;
     let mut stream = answer.into_body();
     assert_eq!(read_frame(&mut stream).await, b"one");
-    let wakes = Arc::new(Wakes::default());
-    let waker = Waker::from(Arc::clone(&wakes));
+    let counter = Arc::new(WakeCounter::default());
+    let waker = Waker::from(Arc::clone(&counter));
     let mut context = Context::from_waker(&waker);
     for count in 1..20 {
         assert!(stream.poll_frame(&mut context).is_pending());
         peer.write("3\r\ntwo\r\n").await;
-        wait_until(|| wakes.0.load(Ordering::Relaxed) == count).await;
+        wait_until(|| counter.0.load(Ordering::Relaxed) == count).await;
         let Poll::Ready(Some(Ok(frame))) = stream.poll_frame(&mut context) else { panic!("no frame") };
         assert_eq!(frame.into_data().unwrap(), "two");
         assert!(stream.poll_buffered().is_pending());
-        assert_eq!(wakes.0.load(Ordering::Relaxed), count);
+        assert_eq!(counter.0.load(Ordering::Relaxed), count);
     }
 }
 

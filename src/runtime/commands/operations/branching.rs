@@ -18,6 +18,7 @@ use crate::runtime::commands::session_view::SessionView;
 use crate::runtime::commands::session_views::ViewLease;
 use crate::runtime::forks;
 use crate::runtime::generate;
+use crate::runtime::lane::ChangePosition;
 use crate::runtime::server::stopping_error;
 use crate::runtime::session_files::index::FileRecord;
 use crate::runtime::workspace::{self, SessionWorkspaceError};
@@ -26,8 +27,8 @@ impl Execution {
     /// Starts a child session without messages, in which the connection continues.
     pub(super) async fn new_conversation(&self, parent: Option<&str>) -> Result {
         let view = self.view().await?;
-        let guard = view.lock_file().await;
-        let snapshot = self.finish_file(&view, &guard).await?;
+        let mut guard = view.lock_file().await;
+        let snapshot = self.finish_file(&view, &mut guard).await?;
         let origin = parent.map_or_else(|| self.file_or_id(&view, &snapshot), str::to_owned);
         let child = ChildStart { at: Seq::ZERO, name: None, origin, copied: None };
         let (child, version, notices) = self.start_child(&view, &snapshot, child).await?;
@@ -38,9 +39,9 @@ impl Execution {
     /// Switches to the conversation of another file, and continues in that file.
     pub(super) async fn switch_file(&self, path: &str) -> Result {
         let view = self.view().await?;
-        let guard = view.lock_file().await;
+        let mut guard = view.lock_file().await;
         let stored = self.read_file(path).await?;
-        self.finish_file(&view, &guard).await?;
+        self.finish_file(&view, &mut guard).await?;
         let next = file_sync::imported_file(&self.service, view.session(), Path::new(path));
         let version = self.branch_to_file(&view, next, self.request.command.if_version).await?;
         self.import_conversation(&view, &stored).await?;
@@ -51,8 +52,8 @@ impl Execution {
     /// returns the text of the message.
     pub(super) async fn fork(&self, entry: &str) -> Result {
         let view = self.view().await?;
-        let guard = view.lock_file().await;
-        let snapshot = self.finish_file(&view, &guard).await?;
+        let mut guard = view.lock_file().await;
+        let snapshot = self.finish_file(&view, &mut guard).await?;
         let Some(point) = view.read(|projection| projection.fork_point(entry)) else {
             return Err(OperationError::UnknownForkEntry);
         };
@@ -89,7 +90,7 @@ impl Execution {
             return Err(OperationError::message(stopping_error().message));
         }
         let prepare = Command::PrepareFork { at: Some(start.at) };
-        let Answer::ForkPrepared(point) = self.request_unversioned(parent, prepare).await?.answer else {
+        let Answer::ForkPrepared(point) = self.step(parent, prepare).await?.answer else {
             return Err(OperationError::Internal);
         };
         let failed = |body: ErrorBody| OperationError::message(body.message);
@@ -125,7 +126,7 @@ impl Execution {
 
     /// Opens a child session, whose view follows all its events.
     async fn open_child(&self, view: &Arc<SessionView>, open: Command) -> Result<()> {
-        self.service.request(view, open, None, &self.peer).await?;
+        self.request_part(view, open, None, ChangePosition::Last).await?;
         self.service.attach_view(view, &self.peer).await
     }
 
@@ -171,14 +172,15 @@ impl Execution {
         };
         let written = self.run_blocking(&workspace, write).await?;
         written.map_err(|error| OperationError::message(format!("the page cannot be written: {error}")))?;
-        let version = self.bump_version(&view).await?;
-        Ok(OperationReply::at(OperationResult::Exported(target.to_string_lossy().into_owned()), version))
+        let result = OperationResult::Exported(target.to_string_lossy().into_owned());
+        let version = self.bump_version(&view, &result).await?;
+        Ok(OperationReply::at(result, version))
     }
 
     /// Writes the conversation to the current file before another is chosen, and returns the snapshot.
     ///
     /// A file that cannot be read or written is left as it is: the journal is complete.
-    async fn finish_file(&self, view: &Arc<SessionView>, guard: &FileGuard<'_>) -> Result<Arc<Snapshot>> {
+    async fn finish_file(&self, view: &Arc<SessionView>, guard: &mut FileGuard<'_>) -> Result<Arc<Snapshot>> {
         let (snapshot, _) = self.describe(view).await?;
         self.synchronize_in(view, guard).await;
         Ok(snapshot)
@@ -194,7 +196,7 @@ impl Execution {
         let (snapshot, _) = self.service.describe(view, version, &self.peer).await?;
         file_sync::choose_after_branch(&self.service, file, snapshot.last_seq).await?;
         let branch = Branch { until: Seq::ZERO, from: snapshot.last_seq.next() };
-        let left = self.service.request(view, Command::Branch(branch), version, &self.peer).await;
+        let left = self.request_part(view, Command::Branch(branch), version, ChangePosition::Step).await;
         // If it cannot be written now, it is resolved from the journal at the next synchronization.
         if let Err(error) = file_sync::resolve_branch(&self.service, view.session(), left.is_ok()).await {
             warn!(session = %view.session(), %error, "the file assignment of a session is resolved later");

@@ -6,20 +6,23 @@ use crate::kernel::event::CompactionFailure;
 use crate::protocol::command_protocol::ConversationQuery;
 use crate::protocol::operation_result::{OperationError, OperationResult};
 use crate::runtime::commands::session_view::CompactionOutcome;
+use crate::runtime::lane::ChangePosition;
 
 impl Execution {
     pub(super) async fn compact(&self, instructions: Option<&str>) -> Result {
         let view = self.view().await?;
         self.synchronize(&view).await;
         let command = Command::Compact { instructions: instructions.map(str::to_owned) };
-        let Answer::CompactionStarted(began) = self.request(&view, command).await?.answer else {
+        let if_version = self.request.command.if_version;
+        let started = self.request_part(&view, command, if_version, ChangePosition::Step).await?;
+        let Answer::CompactionStarted(began) = started.answer else {
             return Err(OperationError::Internal);
         };
         match view.wait_for_compaction(began).await {
             Some(CompactionOutcome::Completed) => {
-                let version = self.bump_version(&view).await?;
-                let summary = view.read(|projection| projection.query(ConversationQuery::Summary));
-                Ok(OperationReply::at(OperationResult::Encoded(summary), version))
+                let result = OperationResult::Encoded(view.read(|it| it.query(ConversationQuery::Summary)));
+                let version = self.bump_version(&view, &result).await?;
+                Ok(OperationReply::at(result, version))
             }
             Some(CompactionOutcome::Failed { failure: CompactionFailure::Aborted, .. }) => {
                 Err(OperationError::CompactionAborted)

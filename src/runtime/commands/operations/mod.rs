@@ -19,6 +19,7 @@ pub(super) use models::{shown_model, thinking_level};
 
 use std::future::ready;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tracing::warn;
@@ -30,14 +31,16 @@ use super::service::CommandService;
 use super::session_requests::SessionReply;
 use super::session_view::SessionView;
 use super::session_views::ViewLease;
-use crate::kernel::command::{Command, Snapshot};
-use crate::kernel::command_log::{CommandOutcome, CommandRecord};
+use super::store;
+use crate::journal::Durability;
+use crate::kernel::command::{AccessKind, Command, Snapshot};
+use crate::kernel::command_log::{CommandOutcome, CommandRecord, ReplyBody};
 use crate::kernel::id::SessionId;
 use crate::kernel::refusal::Refusal;
 use crate::protocol::command_protocol::Notice;
 use crate::protocol::operation::Operation;
 use crate::protocol::operation_result::{OperationError, OperationResult};
-use crate::runtime::access::operation_right;
+use crate::runtime::lane::{ChangePosition, CommandPart};
 use crate::runtime::outbox::Outbox;
 
 /// The execution of a command.
@@ -50,6 +53,8 @@ pub(super) struct Execution {
     pub(super) record: Option<Arc<CommandRecord>>,
     /// The outcome, once it is stored that way.
     pub(super) stored: OnceLock<CommandOutcome>,
+    /// Whether its last change is written and not synced.
+    pub(super) unsynced: AtomicBool,
 }
 
 /// The result of an execution.
@@ -57,13 +62,16 @@ pub(super) struct ExecutionResult {
     pub(super) outcome: CommandOutcome,
     /// Whether the outcome is stored already.
     pub(super) stored: bool,
+    /// How durably the outcome is stored before the response: a sync covers the changes before it.
+    pub(super) durability: Durability,
     /// The notices that follow the response, for all connections.
     pub(super) notices: Vec<Notice>,
 }
 
 impl ExecutionResult {
     pub(super) fn failed(error: impl Into<Arc<str>>) -> Self {
-        Self { outcome: CommandOutcome::failed(error), stored: false, notices: Vec::new() }
+        let (outcome, durability) = (CommandOutcome::failed(error), Durability::Written);
+        Self { outcome, stored: false, durability, notices: Vec::new() }
     }
 }
 
@@ -99,7 +107,9 @@ pub(super) async fn execute(execution: Execution) -> ExecutionResult {
     match execution.execute().await {
         Ok(OperationReply { result, version, notices }) => {
             let outcome = CommandOutcome::succeeded(protocol.result(&result), version);
-            ExecutionResult { stored: execution.stored.get() == Some(&outcome), outcome, notices }
+            let unsynced = execution.unsynced.load(Ordering::Relaxed);
+            let durability = if unsynced { Durability::Synced } else { Durability::Written };
+            ExecutionResult { stored: execution.stored.get() == Some(&outcome), outcome, durability, notices }
         }
         Err(error) => ExecutionResult::failed(protocol.operation_error(&error)),
     }
@@ -108,7 +118,7 @@ pub(super) async fn execute(execution: Execution) -> ExecutionResult {
 impl Execution {
     /// Returns the work of the command. Each operation is boxed by itself: they differ widely in size.
     fn execute(&self) -> Pin<Box<dyn Future<Output = Result> + Send + '_>> {
-        let right = operation_right(&self.request.command.operation);
+        let right = self.request.command.operation.action().policy().right;
         if !self.peer.identity().rights().contains(right) {
             return Box::pin(ready(Err(OperationError::Refused(Refusal::NotPermitted))));
         }
@@ -173,19 +183,55 @@ impl Execution {
         })
     }
 
-    /// Sends a command to the session, at the version that the request names.
+    /// Sends the only command that changes the session, at the version that the request names. A success without a result
+    /// is the outcome.
     async fn request(&self, view: &Arc<SessionView>, command: Command) -> Result<SessionReply> {
-        let (if_version, record) = (self.request.command.if_version, self.record.clone());
-        let reply = self.service.request_for(view, command, if_version, &self.peer, record).await?;
+        self.request_with(view, command, &OperationResult::None).await
+    }
+
+    /// The same, with the result of a success.
+    async fn request_with(
+        &self,
+        view: &Arc<SessionView>,
+        command: Command,
+        result: &OperationResult,
+    ) -> Result<SessionReply> {
+        let position = self.outcome_with(result);
+        self.request_part(view, command, self.request.command.if_version, position).await
+    }
+
+    /// Sends a command that others follow, at any version: the session was read at the version that the request names.
+    async fn step(&self, view: &Arc<SessionView>, command: Command) -> Result<SessionReply> {
+        self.request_part(view, command, None, ChangePosition::Step).await
+    }
+
+    /// Sends a command to the session as part of the operation.
+    async fn request_part(
+        &self,
+        view: &Arc<SessionView>,
+        command: Command,
+        if_version: Option<u64>,
+        position: ChangePosition,
+    ) -> Result<SessionReply> {
+        let (is_step, changes) = (matches!(position, ChangePosition::Step), command.policy().access);
+        let part = self.record.clone().map(|record| CommandPart { record, position });
+        let reply = self.service.request_for(view, command, if_version, &self.peer, part).await?;
+        if changes != AccessKind::ReadOnly {
+            self.unsynced.store(is_step, Ordering::Relaxed);
+        }
         if let Some(outcome) = &reply.stored {
             let _ = self.stored.set(outcome.clone());
         }
         Ok(reply)
     }
 
-    /// Sends a command to the session at any version: an earlier step has checked the version.
-    async fn request_unversioned(&self, view: &Arc<SessionView>, command: Command) -> Result<SessionReply> {
-        self.service.request(view, command, None, &self.peer).await
+    /// Returns the position of the change with which a result is stored; one that is large is stored by itself.
+    fn outcome_with(&self, result: &OperationResult) -> ChangePosition {
+        let text = self.service.protocol().result(result);
+        match store::stored_body(text, true, &self.request.tag.kind_name, &**self.service.protocol()) {
+            ReplyBody::Text(text) => ChangePosition::Outcome(text),
+            ReplyBody::TooLarge(_) | ReplyBody::Removed => ChangePosition::Last,
+        }
     }
 
     /// Returns the snapshot of the session, at the version that the request names.
@@ -195,21 +241,21 @@ impl Execution {
 
     /// Imports what other programs have written to the session's file; a file that cannot be read delays nothing.
     async fn synchronize(&self, view: &Arc<SessionView>) {
-        let guard = view.lock_file().await;
-        self.synchronize_in(view, &guard).await;
+        let mut guard = view.lock_file().await;
+        self.synchronize_in(view, &mut guard).await;
     }
 
     /// Imports under a lock that the caller holds.
-    async fn synchronize_in(&self, view: &Arc<SessionView>, guard: &FileGuard<'_>) {
+    async fn synchronize_in(&self, view: &Arc<SessionView>, guard: &mut FileGuard<'_>) {
         if let Err(error) = file_sync::synchronize_in(&self.service, view, guard).await {
             warn!(session = %view.session(), %error, "cannot synchronize a session with its file");
         }
     }
 
-    /// Increments the version after a success that changed nothing else.
-    async fn bump_version(&self, view: &Arc<SessionView>) -> Result<u64> {
-        let what = self.request.tag.kind_name.clone();
-        Ok(self.request_unversioned(view, Command::BumpVersion { change: what }).await?.version)
+    /// Increments the version after a success that changed nothing else, at any version.
+    async fn bump_version(&self, view: &Arc<SessionView>, result: &OperationResult) -> Result<u64> {
+        let command = Command::BumpVersion { change: self.request.tag.kind_name.clone() };
+        Ok(self.request_part(view, command, None, self.outcome_with(result)).await?.version)
     }
 
     /// Stops something in the session. If there is nothing to stop, the session must be at the version that the request
@@ -223,19 +269,19 @@ impl Execution {
         let is_stored = self.service.server().storage_error().is_none();
         let version = match stopped {
             Ok(SessionReply { version, .. }) if trace == StopTrace::Event => version,
-            Ok(_) if is_stored => self.bump_version(&view).await?,
-            Ok(_) => self.request_unversioned(&view, Command::Describe).await?.version,
+            Ok(_) if is_stored => self.bump_version(&view, &OperationResult::None).await?,
+            Ok(_) => self.step(&view, Command::Describe).await?.version,
             Err(error) if !is_nothing_to_stop(&error) => return Err(error),
-            Err(_) if is_stored => self.bump_expected_version(&view).await?,
+            Err(_) if is_stored => self.bump_expected_version(&view, &OperationResult::None).await?,
             Err(_) => self.request(&view, Command::Describe).await?.version,
         };
         Ok(OperationReply::at(OperationResult::None, version))
     }
 
     /// Increments the version if there was nothing to do; the session must be at the version that the request names.
-    async fn bump_expected_version(&self, view: &Arc<SessionView>) -> Result<u64> {
-        let what = self.request.tag.kind_name.clone();
-        Ok(self.request(view, Command::BumpVersion { change: what }).await?.version)
+    async fn bump_expected_version(&self, view: &Arc<SessionView>, result: &OperationResult) -> Result<u64> {
+        let command = Command::BumpVersion { change: self.request.tag.kind_name.clone() };
+        Ok(self.request_with(view, command, result).await?.version)
     }
 
     /// Sends a command that changes the session and has no result.

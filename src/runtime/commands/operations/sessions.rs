@@ -19,6 +19,7 @@ use crate::runtime::commands::session_requests::{SessionReply, is_loaded};
 use crate::runtime::commands::session_view::SessionView;
 use crate::runtime::commands::session_views::ViewLease;
 use crate::runtime::generate;
+use crate::runtime::lane::ChangePosition;
 
 impl Execution {
     /// Lists the active sessions, and those of other protocols that are in memory.
@@ -179,7 +180,8 @@ impl Execution {
         let opening = opening.map_err(|body| OperationError::message(body.message))?;
         let view = self.service.create_view(id.clone());
         self.subscribe_to(&view, id);
-        let opened = self.service.request(&view, Command::Open(Box::new(opening)), None, &self.peer).await;
+        let open = Command::Open(Box::new(opening));
+        let opened = self.request_part(&view, open, None, ChangePosition::Last).await;
         if let Err(error) = opened {
             view.close();
             return Err(error);
@@ -206,7 +208,7 @@ impl Execution {
             Command::StopUserCommand { call: None },
             Command::Cancel { run: None, reason: "session deleted".to_owned() },
         ] {
-            match self.request_unversioned(view, command).await {
+            match self.step(view, command).await {
                 Ok(SessionReply { .. }) => {}
                 Err(OperationError::Refused(Refusal::NoCompaction | Refusal::NoUserCommand | Refusal::NoActiveRun)) => {
                 }
@@ -221,11 +223,11 @@ impl Execution {
     }
 
     async fn unqueue_all(&self, view: &Arc<SessionView>) -> Result<()> {
-        let Answer::Queue(waiting) = self.request_unversioned(view, Command::ListQueue).await?.answer else {
+        let Answer::Queue(waiting) = self.step(view, Command::ListQueue).await?.answer else {
             return Err(OperationError::Internal);
         };
         for QueueEntry { message, .. } in waiting {
-            match self.request_unversioned(view, Command::Unqueue { message }).await {
+            match self.step(view, Command::Unqueue { message }).await {
                 // It may have started meanwhile, and is stopped below.
                 Ok(SessionReply { .. }) | Err(OperationError::Refused(Refusal::NotQueued)) => {}
                 Err(error) => return Err(error),
@@ -244,7 +246,7 @@ impl Execution {
         let unloaded = Adjustment { unloaded: Some(true), ..Adjustment::default() };
         // A message of another client changes the version.
         let (command, at) = (Command::Adjust(Box::new(unloaded)), own.then_some(version));
-        match self.service.request(view, command, at, &self.peer).await {
+        match self.request_part(view, command, at, ChangePosition::Last).await {
             Ok(SessionReply { .. }) => Ok(()),
             Err(OperationError::Refused(Refusal::Stale { .. })) => Err(OperationError::message(CHANGED)),
             Err(error) => Err(error),
@@ -283,7 +285,7 @@ impl Execution {
             let voided = self.service.server().revoke_token(view.session()).await;
             voided.map_err(|body| OperationError::message(body.message))?;
         }
-        self.service.request(view, command, None, &self.peer).await?;
+        self.request_part(view, command, None, ChangePosition::Last).await?;
         self.service.describe(view, None, &self.peer).await?;
         Ok(())
     }

@@ -19,8 +19,9 @@ impl Execution {
     pub(super) async fn set_model(&self, provider: &str, model: &str) -> Result {
         let view = self.view().await?;
         let row = self.model_row(provider, model)?;
-        let version = self.adjust_model(&view, &row).await?;
-        Ok(OperationReply::at(OperationResult::ModelSet(Box::new(row)), version))
+        let result = OperationResult::ModelSet(Box::new(row.clone()));
+        let version = self.adjust_model(&view, &row, &result).await?;
+        Ok(OperationReply::at(result, version))
     }
 
     pub(super) async fn cycle_model(&self, direction: Direction) -> Result {
@@ -39,19 +40,18 @@ impl Execution {
             (None, _) => Some(0),
         };
         let Some(row) = next.and_then(|next| models.get(next)) else {
-            return Ok(OperationReply::at(
-                OperationResult::ModelCycled(None),
-                self.bump_expected_version(&view).await?,
-            ));
+            let result = OperationResult::ModelCycled(None);
+            let version = self.bump_expected_version(&view, &result).await?;
+            return Ok(OperationReply::at(result, version));
         };
-        let version = self.adjust_model(&view, row).await?;
-        let next = Box::new((row.clone(), self.thinking(&snapshot)));
-        Ok(OperationReply::at(OperationResult::ModelCycled(Some(next)), version))
+        let result = OperationResult::ModelCycled(Some(Box::new((row.clone(), self.thinking(&snapshot)))));
+        let version = self.adjust_model(&view, row, &result).await?;
+        Ok(OperationReply::at(result, version))
     }
 
     pub(super) async fn set_thinking(&self, level: Thinking) -> Result {
         let view = self.view().await?;
-        let version = self.adjust_thinking(&view, level).await?;
+        let version = self.adjust_thinking(&view, level, &OperationResult::None).await?;
         Ok(OperationReply::at(OperationResult::None, version))
     }
 
@@ -59,16 +59,16 @@ impl Execution {
         let view = self.view().await?;
         let (snapshot, _) = self.describe(&view).await?;
         if !self.session_model(&snapshot).is_some_and(|model| model.reasoning) {
-            return Ok(OperationReply::at(
-                OperationResult::ThinkingCycled(None),
-                self.bump_expected_version(&view).await?,
-            ));
+            let result = OperationResult::ThinkingCycled(None);
+            let version = self.bump_expected_version(&view, &result).await?;
+            return Ok(OperationReply::at(result, version));
         }
         let current = self.thinking(&snapshot);
         let at = Thinking::ALL.iter().position(|level| *level == current).unwrap_or_default();
         let next = Thinking::ALL[(at + 1) % Thinking::ALL.len()];
-        let version = self.adjust_thinking(&view, next).await?;
-        Ok(OperationReply::at(OperationResult::ThinkingCycled(Some(next)), version))
+        let result = OperationResult::ThinkingCycled(Some(next));
+        let version = self.adjust_thinking(&view, next, &result).await?;
+        Ok(OperationReply::at(result, version))
     }
 
     pub(super) async fn rename(&self, name: &str) -> Result {
@@ -90,14 +90,14 @@ impl Execution {
         self.stop(Command::StopRetry, StopTrace::None).await
     }
 
-    async fn adjust_model(&self, view: &Arc<SessionView>, row: &ModelRow) -> Result<u64> {
+    async fn adjust_model(&self, view: &Arc<SessionView>, row: &ModelRow, result: &OperationResult) -> Result<u64> {
         let (provider, model) = (Some(row.provider.clone()), Some(row.id.clone()));
         let adjustment = Adjustment { provider, model, ..Adjustment::default() };
-        Ok(self.request(view, Command::Adjust(Box::new(adjustment))).await?.version)
+        Ok(self.request_with(view, Command::Adjust(Box::new(adjustment)), result).await?.version)
     }
 
-    async fn adjust_thinking(&self, view: &Arc<SessionView>, level: Thinking) -> Result<u64> {
+    async fn adjust_thinking(&self, view: &Arc<SessionView>, level: Thinking, result: &OperationResult) -> Result<u64> {
         let adjustment = Adjustment { thinking: Some(level.as_str().to_owned()), ..Adjustment::default() };
-        Ok(self.request(view, Command::Adjust(Box::new(adjustment))).await?.version)
+        Ok(self.request_with(view, Command::Adjust(Box::new(adjustment)), result).await?.version)
     }
 }

@@ -13,7 +13,7 @@ use crate::runtime::commands::peer::Peer;
 use crate::runtime::commands::service::CommandService;
 use crate::runtime::commands::session_view::SessionView;
 use crate::runtime::generate;
-use crate::runtime::lane;
+use crate::runtime::lane::{self, ChangePosition};
 use crate::tools;
 
 impl Execution {
@@ -33,7 +33,8 @@ impl Execution {
         };
         view.track_user_command(call.clone());
         let mut guard = UserCommandGuard::new(self, &view, &call, admission);
-        if let Err(error) = self.request(&view, Command::UserCommand(Box::new(user_command))).await {
+        let (command, if_version) = (Command::UserCommand(Box::new(user_command)), self.request.command.if_version);
+        if let Err(error) = self.request_part(&view, command, if_version, ChangePosition::Step).await {
             guard.finish();
             return Err(error);
         }
@@ -42,8 +43,9 @@ impl Execution {
         let Some(settlement) = settled else {
             return Err(OperationError::SessionNotFound { session: view.session().clone(), version: None });
         };
-        let version = self.bump_version(&view).await?;
-        Ok(OperationReply::at(OperationResult::Shell(ShellResult::of(&settlement)), version))
+        let result = OperationResult::Shell(ShellResult::of(&settlement));
+        let version = self.bump_version(&view, &result).await?;
+        Ok(OperationReply::at(result, version))
     }
 
     async fn check_rules(&self, view: &Arc<SessionView>, command: &str) -> Result<()> {

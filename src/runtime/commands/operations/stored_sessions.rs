@@ -20,6 +20,7 @@ use crate::protocol::session_file::{ParsedSession, import};
 use crate::runtime::commands::file_sync::{self, GeneratedIds};
 use crate::runtime::commands::session_view::SessionView;
 use crate::runtime::commands::session_views::ViewLease;
+use crate::runtime::lane::ChangePosition;
 use crate::runtime::session_files::store::{self, StoreError};
 
 impl Execution {
@@ -62,7 +63,7 @@ impl Execution {
         } else {
             self.open_stored(&id, path, &stored).await?
         };
-        self.request_unversioned(&view, Command::Load).await?;
+        self.step(&view, Command::Load).await?;
         let (snapshot, version) = self.service.describe(&view, None, &self.peer).await?;
         Ok(OperationReply::at(OperationResult::Created(Box::new(self.info(&view, &snapshot))), version))
     }
@@ -125,11 +126,11 @@ impl Execution {
 
     /// Continues with the conversation of a file, which may be the session's own.
     async fn continue_in_file(&self, view: &Arc<SessionView>, path: &str, stored: &ParsedSession) -> Result<()> {
-        let guard = view.lock_file().await;
+        let mut guard = view.lock_file().await;
         let (snapshot, _) = self.service.describe(view, None, &self.peer).await?;
         let file = file_sync::current(&self.service, view.session(), &snapshot);
         if file.is_some_and(|file| file.path == Path::new(path)) {
-            self.synchronize_in(view, &guard).await;
+            self.synchronize_in(view, &mut guard).await;
             return Ok(());
         }
         let next = file_sync::imported_file(&self.service, view.session(), Path::new(path));
@@ -148,12 +149,14 @@ impl Execution {
         let whole = import(stored.branch(), &|_| None, &mut GeneratedIds).import;
         let name = stored.name().filter(|name| snapshot.name.as_deref() != Some(name)).map(str::to_owned);
         let whole = Import { settings: settings.clone(), name: name.clone(), ..whole };
-        match self.request_unversioned(view, Command::Import(Box::new(whole))).await {
+        // The runs that it ends are synced in any case.
+        let send = |import| self.request_part(view, Command::Import(Box::new(import)), None, ChangePosition::Last);
+        match send(whole).await {
             Err(OperationError::Refused(Refusal::ImportTooLarge)) => {
                 warn!(session = %view.session(), "the part of a file before its last compaction is too much to import");
                 let kept = import(stored.since_compaction(), &|_| None, &mut GeneratedIds).import;
                 let kept = Import { settings, name, ..kept };
-                self.request_unversioned(view, Command::Import(Box::new(kept))).await.map(drop)
+                send(kept).await.map(drop)
             }
             imported => imported.map(drop),
         }

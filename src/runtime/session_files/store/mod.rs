@@ -18,7 +18,7 @@ mod session_path;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -192,8 +192,23 @@ impl Store {
 
     /// Reads a file.
     pub fn read(&self, path: &Path) -> Result<ParsedSession, StoreError> {
-        let bytes = self.read_bytes(path)?;
-        parse(&bytes, &self.limits).map_err(|source| StoreError::Malformed { path: path.to_owned(), source })
+        self.read_stamped(path).map(|(stored, _)| stored)
+    }
+
+    /// Reads a file, and returns the stamp that it had before.
+    pub fn read_stamped(&self, path: &Path) -> Result<(ParsedSession, Option<FileStamp>), StoreError> {
+        let file = self.open_file(path)?;
+        let stamp = FileStamp::of(&file);
+        let bytes = self.read_content(file, path)?;
+        let stored = parse(&bytes, &self.limits);
+        Ok((stored.map_err(|source| StoreError::Malformed { path: path.to_owned(), source })?, stamp))
+    }
+
+    /// Returns whether the file at a path has the stamp that it had before, so that it need not be read again.
+    ///
+    /// Only its attributes are looked up: whoever replaces a directory of the path gives the file no other content.
+    pub fn has_stamp(path: &Path, stamp: &FileStamp) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|found| os::stamp(&found) == stamp.0)
     }
 
     /// Writes a file atomically: readers see the old content or the new one.
@@ -209,13 +224,15 @@ impl Store {
     ///
     /// The existing content is unchanged. An incomplete last line counts as a change, because another process may be
     /// writing it. With [`TornLine::Terminate`] it gets its line feed instead, and readers skip it.
+    ///
+    /// Returns the stamp of the file, unless another process has written to it meanwhile.
     pub fn extend(
         &self,
         path: &Path,
         stored: &ParsedSession,
         entries: &[Entry],
         torn: TornLine,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<FileStamp>, StoreError> {
         if stored.torn && torn == TornLine::Wait {
             return Err(StoreError::Changed { path: path.to_owned() });
         }
@@ -225,7 +242,8 @@ impl Store {
         if stored.complete_bytes < stored.bytes {
             added.insert(0, b'\n');
         }
-        self.refuse_too_large(path, stored.bytes.saturating_add(added.len() as u64))?;
+        let extended_bytes = stored.bytes.saturating_add(added.len() as u64);
+        self.refuse_too_large(path, extended_bytes)?;
         let (directory, name) = self.open_parent(path, MissingDirectory::Fail)?;
         let mut file = directory.open_append(&name).map_err(|error| error.into_store_error("write", path))?;
         let failed = |error| OpenError::from(error).into_store_error("write", path);
@@ -240,7 +258,9 @@ impl Store {
             }
             return Err(failed(error));
         }
-        file.sync_all().map_err(failed)
+        file.sync_all().map_err(failed)?;
+        let is_own = file.metadata().is_ok_and(|found| found.len() == extended_bytes);
+        Ok(FileStamp::of(&file).filter(|_| is_own))
     }
 
     /// Writes a file with a new header and some entries of another file, byte for byte.
@@ -286,9 +306,12 @@ impl Store {
 
     /// Reads a file, up to the size limit.
     fn read_bytes(&self, path: &Path) -> Result<Vec<u8>, StoreError> {
+        self.read_content(self.open_file(path)?, path)
+    }
+
+    fn open_file(&self, path: &Path) -> Result<File, StoreError> {
         let (directory, name) = self.open_parent(path, MissingDirectory::Fail)?;
-        let file = directory.open_file(&name).map_err(|error| error.into_store_error("read", path))?;
-        self.read_content(file, path)
+        directory.open_file(&name).map_err(|error| error.into_store_error("read", path))
     }
 
     fn read_content(&self, file: File, path: &Path) -> Result<Vec<u8>, StoreError> {
@@ -361,6 +384,18 @@ impl Store {
     fn resolve(&self, path: &Path) -> Result<SessionPath, StoreError> {
         let homes = [Some(&self.home), self.real_home.as_ref()].into_iter().flatten();
         SessionPath::resolve(path, homes).ok_or_else(|| StoreError::NotAllowed { path: path.to_owned() })
+    }
+}
+
+/// Identifies the content of a file without reading it: the file itself, its size, and when it was changed.
+///
+/// A change to the same size within one tick of the system's clock goes unnoticed until the next change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStamp(os::Stamp);
+
+impl FileStamp {
+    fn of(file: &File) -> Option<Self> {
+        file.metadata().ok().map(|found| Self(os::stamp(&found)))
     }
 }
 
@@ -445,6 +480,32 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_stamp_is_of_one_content() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::new(home.path());
+        let header = Header::new("s", "/w", Now(7));
+        let path = store.path_for(Path::new("/w"), "s", Now(7));
+        store.write(&path, &header, &[]).unwrap();
+        let (stored, stamp) = store.read_stamped(&path).unwrap();
+        let stamp = stamp.unwrap();
+        assert!(Store::has_stamp(&path, &stamp));
+        let extended = store.extend(&path, &stored, &[], TornLine::Wait).unwrap().unwrap();
+        assert!(Store::has_stamp(&path, &extended));
+        // A file of the same content is another file.
+        let other = path.with_extension("other");
+        fs::copy(&path, &other).unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert!(!Store::has_stamp(&path, &stamp));
+        let (_, stamp) = store.read_stamped(&path).unwrap();
+        let stamp = stamp.unwrap();
+        File::options().append(true).open(&path).unwrap().write_all(b"\n").unwrap();
+        assert!(!Store::has_stamp(&path, &stamp), "another program has appended a line");
+        let (_, stamp) = store.read_stamped(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(!Store::has_stamp(&path, &stamp.unwrap()));
+    }
 
     #[test]
     fn only_the_partial_append_of_this_process_is_undone() {

@@ -1,10 +1,11 @@
 //! Directories as file descriptors, on Unix: an open directory cannot be replaced.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -160,6 +161,15 @@ impl DirHandle {
             Ok(_) | Err(_) => OpenError::Link,
         }
     }
+}
+
+/// The attributes of a file that change with its content.
+pub(super) type Stamp = [i64; 7];
+
+pub(super) fn stamp(found: &Metadata) -> Stamp {
+    let identity = [found.dev(), found.ino(), found.size()].map(u64::cast_signed);
+    let [device, inode, size] = identity;
+    [device, inode, size, found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()]
 }
 
 fn kind(stat: &FileStat) -> SFlag {

@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::os::windows::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -104,4 +105,11 @@ impl DirHandle {
             Err(OpenError::NotAFile)
         }
     }
+}
+
+/// The attributes of a file that change with its content.
+pub(super) type Stamp = [u64; 3];
+
+pub(super) fn stamp(found: &Metadata) -> Stamp {
+    [found.file_size(), found.creation_time(), found.last_write_time()]
 }

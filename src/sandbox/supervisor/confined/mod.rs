@@ -64,9 +64,9 @@ pub(in super::super) fn start_in_namespaces(
         ..spec.clone()
     };
     let spec = &slotted_spec;
-    let survey = ResolvedPaths::resolve(spec, &HostFileSystem);
+    let paths = ResolvedPaths::resolve(spec, &HostFileSystem);
     let plan = || {
-        plan::plan(spec, &HostFileSystem, &survey)
+        plan::plan(spec, &HostFileSystem, &paths)
             .map_err(|flaw| confinement_failed(failure_cause(flaw), Errno::UnknownErrno))
     };
     // The first pass only validates, so that no placeholder is created for a step that cannot be confined; the second
