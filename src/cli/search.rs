@@ -132,12 +132,10 @@ fn show(hit: &SearchHit, palette: Palette, now: u64) -> String {
 
 /// Sanitizes a segment and keeps the spaces at its ends, which separate it from its neighbours.
 fn sanitize_segment(text: &str) -> String {
-    let inner = sanitize_line(text.trim());
-    let space = |is_there: bool| if is_there { " " } else { "" };
-    if inner.is_empty() {
-        return space(!text.is_empty()).to_owned();
-    }
-    format!("{}{inner}{}", space(text.starts_with(char::is_whitespace)), space(text.ends_with(char::is_whitespace)))
+    let framed = sanitize_line(&format!("|{text}|"));
+    let inner = framed.strip_prefix('|').unwrap_or(&framed);
+    // An incomplete escape sequence may have taken the end of the frame.
+    inner.strip_suffix('|').unwrap_or(inner).to_owned()
 }
 
 #[cfg(test)]

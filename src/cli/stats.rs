@@ -84,7 +84,7 @@ fn show(reply: &StatsReply) -> String {
         text += "\nby tool\n";
     }
     for tool in reply.tools.iter().take(MAX_ROWS) {
-        text += &line(&tool.tool, tool.calls, most, &format!("{} failed", tool.failures));
+        text += &line(&tool.tool, tool.calls, most, &format!("{} failed", short(tool.failures)));
     }
     text
 }
@@ -139,13 +139,16 @@ fn short(number: u64) -> String {
     if tenths < 1_000 { format!("{}.{}{letter}", tenths / 10, tenths % 10) } else { format!("{}{letter}", tenths / 10) }
 }
 
-/// Returns an amount in dollars and cents.
+/// Returns an amount in dollars, and in cents unless it is large.
 fn dollars(millionths: u64) -> String {
-    format!("${}.{:02}", short(millionths / 1_000_000), millionths / 10_000 % 100)
+    match millionths / 1_000_000 {
+        whole @ 0..10_000 => format!("${whole}.{:02}", millionths / 10_000 % 100),
+        whole => format!("${}", short(whole)),
+    }
 }
 
 /// The columns of a name.
-const NAME_COLUMNS: usize = 12;
+const NAME_COLUMNS: usize = 10;
 /// The columns of the longest bar.
 const BAR_COLUMNS: u64 = 8;
 /// The maximum number of rows of a section.
@@ -179,17 +182,17 @@ mod tests {
         };
         let rows =
             vec![row("2026-01-01", "/a/\u{1b}[2Jb", 3, 420_000), row("2026-01-02", "/a/c", 123_456, u64::MAX / 4)];
-        let tools = vec![ToolStats { tool: "exec".into(), calls: 9, failures: 1_234 }];
+        let tools = vec![ToolStats { tool: "exec".into(), calls: 9, failures: 12_345 }];
         let text = show(&StatsReply { rows, tools, complete: true, missing_sessions: 0 });
         assert!(text.lines().all(|line| width(line) <= 40), "{text}");
         assert!(text.contains("runs       123461") && !text.contains('\u{1b}'), "{text}");
-        assert!(text.contains("  2026-01-01   ▏"), "a small number is visible: {text}");
-        assert!(text.contains("  exec         ████████     9 1234 failed"), "{text}");
+        assert!(text.contains("  2026-01-01 ▏"), "a small number is visible: {text}");
+        assert!(text.contains("  exec       ████████     9 12.3k failed"), "{text}");
     }
 
     #[test]
     fn numbers_are_shortened() {
         assert_eq!([9_999, 12_345, 123_456, 1_500_000].map(short), ["9999", "12.3k", "123k", "1.5M"]);
-        assert_eq!([0, 420_000, 12_340_000].map(dollars), ["$0.00", "$0.42", "$12.34"]);
+        assert_eq!([0, 420_000, 12_340_000, 12_345_670_000].map(dollars), ["$0.00", "$0.42", "$12.34", "$12.3k"]);
     }
 }

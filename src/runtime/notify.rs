@@ -155,7 +155,7 @@ pub async fn run(services: Arc<Services>) {
             tokio::spawn(async move {
                 let environment = services.login_environment().await;
                 let mut command = command;
-                command.env_clear().envs(environment.variables());
+                command.env_clear().envs(environment.variables()).stdout(Stdio::null()).stderr(Stdio::null());
                 if let Err(why) = notify(command, &notice.to_json()).await {
                     warn!(event = notice.event_name(), why, "a notifier failed");
                 }
@@ -167,7 +167,7 @@ pub async fn run(services: Arc<Services>) {
 
 /// Runs one notifier to its end.
 async fn notify(mut command: Command, input: &str) -> Result<(), String> {
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command.stdin(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
     let stdin = child.stdin.take();
     let work = async {
@@ -206,5 +206,26 @@ mod tests {
     fn texts_have_no_control_characters_and_are_bounded() {
         assert_eq!(plain("a\u{1b}[2J\n\u{202e}b\u{200b}", 80), "a [2J b");
         assert_eq!(plain(&"x".repeat(900), MAX_TEXT_CHARS).len(), MAX_TEXT_CHARS);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_notifier_that_does_not_end_is_killed_with_its_processes() {
+        use std::io::BufRead;
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = os::shell_command("sleep 1000 & echo started; wait");
+        command.stdout(writer).stderr(Stdio::null());
+        let notifier = tokio::spawn(notify(command, "{}\n"));
+        let mut lines = std::io::BufReader::new(reader).lines();
+        let (first, mut lines) = tokio::task::spawn_blocking(move || (lines.next(), lines)).await.unwrap();
+        assert_eq!(first.unwrap().unwrap(), "started");
+        tokio::time::pause();
+        tokio::time::advance(TIME_LIMIT).await;
+        assert_eq!(notifier.await.unwrap().unwrap_err(), "it did not end within 10 s");
+        // The pipe ends when no process has it.
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || ended.send(lines.next().is_none()));
+        assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(true), "a process of the notifier is left");
     }
 }

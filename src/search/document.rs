@@ -426,3 +426,27 @@ fn strings_of(json: &str) -> String {
 
 /// The length at which a text is continued in another document, so that memory stays bounded.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::audience::Audience;
+    use crate::kernel::participant::Role;
+
+    fn said(seq: u64, text: &str, audience: Audience) -> Event {
+        let kind = EventKind::Run(RunEvent::TextDelta { text: text.into() });
+        Event { seq: Seq::new(seq), at: Now(1), run: None, version: None, origin: None, audience, kind }
+    }
+
+    #[test]
+    fn only_events_for_everybody_become_documents() {
+        let mut fold = Fold::new(FoldContext::default());
+        fold.add(&said(1, "for all, ", Audience::All));
+        fold.add(&said(2, "for approvers, ", Audience::Role(Role::Approver)));
+        fold.add(&said(3, "for some, ", Audience::Participants([].into())));
+        fold.add(&said(4, "for a later version, ", Audience::Unknown(crate::kernel::id::Json::new("{}"))));
+        fold.add(&said(5, "for all again", Audience::All));
+        let texts: Vec<String> = fold.finish().documents.into_iter().map(|document| document.text).collect();
+        assert_eq!(texts, ["for all, for all again"]);
+    }
+}

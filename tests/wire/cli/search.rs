@@ -82,7 +82,7 @@ fn stats_count_runs_and_tools() {
     assert_eq!((&row["toolCalls"], &row["toolFailures"]), (&json!(2), &json!(1)), "{stats}");
     let shown = home.ok(&["stats", "--here"]);
     assert!(
-        shown.contains("runs       2\n") && shown.contains("by model\n  playbook     ████████     2 $0.00\n"),
+        shown.contains("runs       2\n") && shown.contains("by model\n  playbook   ████████     2 $0.00\n"),
         "{shown}"
     );
     assert!(home.ok(&["stats", "--repo", "/usr"]).is_empty());
