@@ -384,6 +384,12 @@ impl Lane {
         notices.extend(UserNotice::of_event(&self.id, event));
     }
 
+    /// Notes that the listing item of the session is stored, and that the index has to follow.
+    pub(super) fn note_stored(&mut self, meta: &Meta) {
+        self.run_persisted = meta.has_run();
+        self.services.index.touch(&self.id);
+    }
+
     /// Notifies the shared services of what a commit has changed.
     pub(super) fn notify_services(
         &mut self,

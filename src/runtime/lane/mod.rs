@@ -433,8 +433,7 @@ impl Lane {
     fn handle_commit(&mut self) {
         if let Some(InFlight { after, block, batch, .. }) = self.in_flight.take().map(|in_flight| *in_flight) {
             if let Some(meta) = &batch.meta {
-                self.run_persisted = meta.has_run();
-                self.services.index.touch(&self.id);
+                self.note_stored(meta);
             }
             self.reserved_on_disk = batch.reserved_seq.unwrap_or(self.reserved_on_disk);
             self.publish_commit(after, block);
