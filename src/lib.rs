@@ -13,6 +13,7 @@
 //! - [`tools`]: the tools that a model may call.
 //! - [`sandbox`]: confinement, supervision and risk assessment of what tools run.
 //! - [`discovery`]: slash commands and skills in the user's and the project's directories.
+//! - [`search`]: the index of what was said and done in all sessions.
 //! - [`redact`]: removes secrets before anything is stored, shown or logged.
 //! - [`client`]: finds or starts the daemon, sends requests, subscribes, reconnects.
 //! - `display`: events, approvals and results as text for people.
@@ -50,6 +51,7 @@ pub mod record;
 pub mod redact;
 pub mod runtime;
 pub mod sandbox;
+pub mod search;
 pub mod token;
 pub mod tools;
 pub mod transport;

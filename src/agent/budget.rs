@@ -37,12 +37,32 @@ impl ExceededLimit {
         })
     }
 
+    /// Returns the limit of the day, if all runs together have reached it.
+    ///
+    /// A raise allows this run to cost the same amount again, counted from its cost at the time of the raise.
+    pub fn find_daily(limit: u64, spent_today: u64, run: &RunUsage) -> Option<Self> {
+        let step = limit.max(1);
+        let is_allowed = run.daily_baseline.is_some_and(|from| run.cost < from.saturating_add(step));
+        (spent_today >= limit && !is_allowed).then_some(Self {
+            kind: BudgetResource::DailyCost,
+            limit,
+            spent: spent_today,
+            step,
+        })
+    }
+
     /// Returns the question for people.
     pub fn summary(&self) -> String {
         let Self { kind: of, limit, spent, step } = *self;
         match of {
             BudgetResource::Cost => format!(
                 "the run has cost {} of {}; approving allows {} more",
+                format_dollars(spent),
+                format_dollars(limit),
+                format_dollars(step)
+            ),
+            BudgetResource::DailyCost => format!(
+                "all runs of today have cost {} of {}; approving allows this run {} more",
                 format_dollars(spent),
                 format_dollars(limit),
                 format_dollars(step)
@@ -60,6 +80,7 @@ impl ExceededLimit {
     pub fn details(&self) -> String {
         let of = match self.kind {
             BudgetResource::Cost => "costMicroUsd",
+            BudgetResource::DailyCost => "dailyCostMicroUsd",
             BudgetResource::Turns | BudgetResource::Tokens => self.kind.name(),
         };
         json!({"of": of, "limit": self.limit, "spent": self.spent, "raise": self.step}).to_string()
@@ -106,6 +127,20 @@ mod tests {
         let nothing = Budget { turns: Some(0), ..Budget::default() };
         let once = RunUsage { baseline: Budget { turns: Some(0), ..Budget::default() }, ..RunUsage::default() };
         assert_eq!(ExceededLimit::find(&nothing, &once), None, "a raise has an effect, whatever the limit");
+    }
+
+    #[test]
+    fn the_limit_of_the_day_counts_all_runs_and_a_raise_counts_this_one() {
+        let run = |cost, daily_baseline| RunUsage { cost, daily_baseline, ..RunUsage::default() };
+        assert_eq!(ExceededLimit::find_daily(100, 99, &run(99, None)), None);
+        let exceeded = ExceededLimit::find_daily(100, 250, &run(0, None)).unwrap();
+        assert_eq!(
+            (exceeded.kind, exceeded.limit, exceeded.spent, exceeded.step),
+            (BudgetResource::DailyCost, 100, 250, 100)
+        );
+        assert_eq!(ExceededLimit::find_daily(100, 400, &run(149, Some(50))), None, "a hundred more than at the raise");
+        assert!(ExceededLimit::find_daily(100, 400, &run(150, Some(50))).is_some());
+        assert_eq!(ExceededLimit::find_daily(100, 0, &run(150, Some(50))), None, "the next day");
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) fn private_caches(paths: &Paths) -> Vec<StoredFile> {
 fn classify_state_file(name: &str) -> FileKind {
     match name {
         "pushd.db" | "pushd.db-wal" | "pushd.db-shm" | "pushd.marks" | "pushd.spare" | "pushd.ahead"
-        | "session-files.json" => FileKind::Journal,
+        | "pushd.index" | "pushd.index-wal" | "pushd.index-shm" | "session-files.json" => FileKind::Journal,
         "pushd.lock" => FileKind::Lock,
         "tokens.json" | "tokens.lock" => FileKind::Token,
         "approvals.json" => FileKind::Grant,
@@ -115,6 +115,8 @@ mod tests {
             ("pushd.db-wal", FileKind::Journal),
             ("pushd.marks", FileKind::Journal),
             ("pushd.ahead", FileKind::Journal),
+            ("pushd.index", FileKind::Journal),
+            ("pushd.index-wal", FileKind::Journal),
             ("session-files.json", FileKind::Journal),
             ("pushd.db.damaged-12-wal", FileKind::SetAside),
             ("pushd.lock", FileKind::Lock),

@@ -83,6 +83,7 @@ pub fn effective_values(
     rows.extend(rule_rows(file, projects));
     rows.extend(http_rows(file));
     rows.extend(pi_rows(file, variables));
+    rows.extend(notify_rows(file));
     rows
 }
 
@@ -108,6 +109,17 @@ fn rule_rows(file: &ConfigFile, projects: &[ProjectConfig]) -> Vec<ConfigRow> {
             origin,
         })
         .collect()
+}
+
+/// The notifications, which a project cannot configure.
+fn notify_rows(file: &ConfigFile) -> Vec<ConfigRow> {
+    let notify = &file.settings.notify;
+    vec![
+        file_row(file, "notify.approval", json!(notify.approval)),
+        file_row(file, "notify.run_complete", json!(notify.run_complete)),
+        file_row(file, "notify.run_failed", json!(notify.run_failed)),
+        file_row(file, "notify.desktop", json!(notify.desktop == Switch::On)),
+    ]
 }
 
 /// The Pi endpoint, which a project cannot configure.
@@ -210,6 +222,7 @@ fn bounded_rows(settings: &Settings, file: &ConfigFile) -> Vec<ConfigRow> {
         file_row(file, "limits.max_turns", json!(limits.max_turns)),
         file_row(file, "limits.max_tokens", json!(limits.max_tokens)),
         file_row(file, "limits.max_cost_usd", json!(limits.max_cost_micro_usd.map(dollars))),
+        file_row(file, "limits.max_daily_cost_usd", json!(limits.max_daily_cost_micro_usd.map(dollars))),
         file_row(file, "limits.compact_at", json!(f64::from(limits.compact_at_permille) / 1000.0)),
         file_row(file, "tools.fetch", json!(settings.tools.fetch == Switch::On)),
         file_row(file, "sandbox.provider", json!(sandbox.provider.as_str())),

@@ -36,6 +36,8 @@ pub struct Settings {
     pub pi: ListenerSettings,
     /// The port for all protocols.
     pub http: ListenerSettings,
+    /// The notifications of the user.
+    pub notify: NotifySettings,
     /// The names of secret variables that sessions of network clients get from the login shell.
     pub login_secrets: Vec<String>,
 }
@@ -54,6 +56,7 @@ impl Default for Settings {
             sandbox: SandboxSettings::default(),
             pi: ListenerSettings::closed(PI_PORT),
             http: ListenerSettings::closed(HTTP_PORT),
+            notify: NotifySettings::default(),
             login_secrets: Vec::new(),
         }
     }
@@ -255,6 +258,8 @@ pub struct RunLimits {
     pub max_tokens: Option<u64>,
     /// The maximum cost, in millionths of a US dollar.
     pub max_cost_micro_usd: Option<u64>,
+    /// The maximum cost of all runs of a local day, in millionths of a US dollar.
+    pub max_daily_cost_micro_usd: Option<u64>,
     /// The share of the context window at which the history is compacted, in thousandths.
     pub compact_at_permille: u16,
 }
@@ -272,8 +277,27 @@ impl RunLimits {
 
 impl Default for RunLimits {
     fn default() -> Self {
-        Self { max_turns: None, max_tokens: None, max_cost_micro_usd: None, compact_at_permille: 800 }
+        Self {
+            max_turns: None,
+            max_tokens: None,
+            max_cost_micro_usd: None,
+            max_daily_cost_micro_usd: None,
+            compact_at_permille: 800,
+        }
     }
+}
+
+/// The notifications of the user: shell commands by occasion, and whether the desktop shows them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NotifySettings {
+    /// The command for an approval that is wanted.
+    pub approval: Option<String>,
+    /// The command for a run that has succeeded.
+    pub run_complete: Option<String>,
+    /// The command for a run that has failed or was denied.
+    pub run_failed: Option<String>,
+    /// Whether the desktop shows them.
+    pub desktop: Switch,
 }
 
 /// The tools that are not always offered.

@@ -186,11 +186,13 @@ pub enum BudgetResource {
     Turns,
     /// Tokens, input and output.
     Tokens,
+    /// The cost of all runs of a day, in millionths of a US dollar.
+    DailyCost,
 }
 
 impl BudgetResource {
     /// All resources.
-    pub const ALL: [Self; 3] = [Self::Cost, Self::Turns, Self::Tokens];
+    pub const ALL: [Self; 4] = [Self::Cost, Self::Turns, Self::Tokens, Self::DailyCost];
 
     /// Returns its name.
     pub const fn name(self) -> &'static str {
@@ -198,6 +200,7 @@ impl BudgetResource {
             Self::Cost => "cost",
             Self::Turns => "turns",
             Self::Tokens => "tokens",
+            Self::DailyCost => "daily",
         }
     }
 }

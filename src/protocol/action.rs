@@ -10,9 +10,12 @@ impl Intent {
         match self {
             Self::Hello { .. } | Self::Ping | Self::SwitchProtocol(_) | Self::Command(_) => Action::Connection,
             Self::StartSession(_) => Action::Start,
-            Self::ListSessions(_) | Self::ListApprovals { .. } | Self::ListProviders | Self::Metrics { .. } => {
-                Action::Query
-            }
+            Self::ListSessions(_)
+            | Self::ListApprovals { .. }
+            | Self::ListProviders
+            | Self::Search(_)
+            | Self::Stats(_)
+            | Self::Metrics { .. } => Action::Query,
             Self::ListGrants | Self::CheckJournal { .. } => Action::Inspect,
             Self::Reload | Self::RevokeGrant { .. } | Self::Drain { .. } => Action::Administer,
             Self::Session { body, .. } => body.action(),

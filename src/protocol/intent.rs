@@ -65,6 +65,10 @@ pub enum Intent {
         /// Only of this session.
         session: Option<SessionId>,
     },
+    /// Search the text of all sessions.
+    Search(Box<Search>),
+    /// Return the figures of all sessions.
+    Stats(StatsQuery),
     /// List the grants of all repositories.
     ListGrants,
     /// Revoke a grant.
@@ -239,6 +243,41 @@ pub struct ListSessions {
     pub prefix: Option<String>,
     /// Whether ended sessions are included.
     pub include_ended: bool,
+}
+
+/// The parameters of a search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Search {
+    /// The words to search for.
+    pub text: String,
+    /// Only in these; in everything if empty.
+    pub kinds: Vec<SearchKind>,
+    /// Only what began at or after this time, in milliseconds since 1970.
+    pub since: Option<u64>,
+    /// Only in sessions whose directory is this one or below it.
+    pub directory: Option<String>,
+    /// The maximum number of hits.
+    pub limit: u32,
+}
+
+/// What is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchKind {
+    /// Messages of users and of the assistant.
+    Message,
+    /// The arguments and the output of tool calls.
+    Tool,
+    /// The names of sessions.
+    Name,
+}
+
+/// The parameters of a request for figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatsQuery {
+    /// Only from the day of this time on, in milliseconds since 1970.
+    pub since: Option<u64>,
+    /// Only of sessions whose directory is this one or below it.
+    pub directory: Option<String>,
 }
 
 /// When an attaching client receives a snapshot of the session.

@@ -5,6 +5,7 @@ use crate::kernel::event::GateQuestion;
 use crate::kernel::id::{CallId, GateId, Json, MessageId, ParticipantId, RunId, Seq, SessionId};
 use crate::kernel::participant::{Participant, Presence};
 use crate::kernel::time::Now;
+use crate::protocol::intent::SearchKind;
 
 /// The successful reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +100,10 @@ pub enum Reply {
     },
     /// The pending approvals.
     Approvals(Vec<PendingApproval>),
+    /// What a search has found.
+    SearchResults(SearchResults),
+    /// The figures of sessions.
+    Stats(Box<StatsReport>),
     /// The granted rules.
     Grants(Vec<GrantRow>),
     /// The model providers.
@@ -176,6 +181,113 @@ pub struct PendingApproval {
     pub run: Option<RunId>,
     /// The question.
     pub question: GateQuestion,
+}
+
+/// What a search has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchResults {
+    /// The hits.
+    pub hits: Vec<SearchHit>,
+    /// How much of the journal was searched.
+    pub coverage: IndexCoverage,
+}
+
+/// How much of the journal is indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexCoverage {
+    /// Whether every session is indexed.
+    pub complete: bool,
+    /// The number of sessions that are not.
+    pub missing: u64,
+}
+
+/// A text that matches a search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchHit {
+    /// Its session.
+    pub session: SessionId,
+    /// The name of the session, if it has one.
+    pub name: Option<String>,
+    /// The working directory of the session.
+    pub cwd: String,
+    /// What it is.
+    pub kind: SearchKind,
+    /// The position of its first event; zero for a name.
+    pub seq: Seq,
+    /// When it began; for a name, when the session last changed.
+    pub at: Now,
+    /// The text around the first match.
+    pub excerpt: Vec<ExcerptSegment>,
+}
+
+/// A piece of an excerpt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExcerptSegment {
+    /// The text.
+    pub text: String,
+    /// Whether it matches.
+    pub is_match: bool,
+}
+
+/// The figures of sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatsReport {
+    /// The figures by day, directory and model, in this order.
+    pub rows: Vec<StatsRow>,
+    /// The tools, most calls first.
+    pub tools: Vec<ToolRow>,
+    /// How much of the journal they cover.
+    pub coverage: IndexCoverage,
+}
+
+/// The figures of one day, directory and model.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StatsRow {
+    /// The local day, as `2026-01-31`.
+    pub day: String,
+    /// The working directory of the sessions.
+    pub directory: String,
+    /// The model, or the provider if no model is known.
+    pub model: String,
+    /// Runs that succeeded.
+    pub succeeded: u64,
+    /// Runs that failed.
+    pub failed: u64,
+    /// Runs that were cancelled.
+    pub cancelled: u64,
+    /// Runs that were denied.
+    pub denied: u64,
+    /// Turns of the provider.
+    pub turns: u64,
+    /// Input tokens.
+    pub input_tokens: u64,
+    /// Output tokens.
+    pub output_tokens: u64,
+    /// Cost in millionths of a US dollar, as far as it is known.
+    pub cost_micro_usd: u64,
+    /// Turns without a known cost.
+    pub unpriced_turns: u64,
+    /// Tool calls that have ended.
+    pub tool_calls: u64,
+    /// Those that failed.
+    pub tool_failures: u64,
+    /// Approvals that were requested.
+    pub approvals: u64,
+    /// Those that were granted.
+    pub approved: u64,
+    /// Those that were denied.
+    pub refused: u64,
+}
+
+/// The calls of one tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolRow {
+    /// Its name.
+    pub tool: String,
+    /// Calls that have ended.
+    pub calls: u64,
+    /// Those that failed.
+    pub failures: u64,
 }
 
 /// A grant: a rule that applies in a repository until it is revoked.

@@ -168,6 +168,8 @@ struct UsageBaselineData {
     cost: Option<u64>,
     turns: Option<u64>,
     tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    daily: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -338,7 +340,7 @@ impl RunData {
                 cost: run.spent.cost,
                 turns: run.spent.turns,
                 tokens: run.spent.tokens,
-                raised: UsageBaselineData { cost, turns, tokens },
+                raised: UsageBaselineData { cost, turns, tokens, daily: run.spent.daily_baseline },
             },
             voice: Some(ModelChoiceData {
                 provider: run.model_choice.provider.clone(),
@@ -371,13 +373,14 @@ impl RunData {
             Ok(PendingStop { outcome, reason, by })
         });
         let UsageData { cost, turns, tokens, raised } = self.spent;
+        let daily_baseline = raised.daily;
         let raised = Budget { cost: raised.cost, turns: raised.turns, tokens: raised.tokens };
         Ok(Run {
             id: RunId::from(self.id),
             budget: message.budget,
             rules: message.rules,
             needs_environment: message.needs_environment,
-            spent: RunUsage { cost, turns, tokens, baseline: raised },
+            spent: RunUsage { cost, turns, tokens, baseline: raised, daily_baseline },
             message: message.message,
             text: message.text,
             criteria: message.criteria,

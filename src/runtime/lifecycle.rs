@@ -13,12 +13,15 @@ use tracing::{debug, error, info, warn};
 use super::clock::Clock;
 use super::confinement::Sandboxes;
 use super::connection;
+use super::daily_spend::DailySpend;
 use super::environments::Environments;
 use super::grants::GrantStore;
 use super::hub::Hub;
+use super::index::{self, SearchIndex};
 use super::login::LoginEnvironment;
 use super::maintenance;
 use super::model_config::ModelConfig;
+use super::notify::{self, NoticeQueue};
 use super::os;
 use super::process::Signal;
 use super::protocols::{ProtocolRegistry, Protocols};
@@ -128,15 +131,18 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     let local = LocalSandbox::this_program().map_err(io_error("find", Path::new("this program")))?;
     let local = local.with_orphan_adoption().with_descriptor_limit(descriptors.map(|descriptors| descriptors.initial));
     let files = FileTasks::new(FILE_SLOTS, FILE_DEADLINE);
+    let clock = Clock::start();
     let services = Arc::new(Services {
         limits: config.limits,
-        clock: Clock::start(),
+        clock,
+        daily_spend: DailySpend::new(clock.now()),
         journal: journal.clone(),
         providers: providers(),
         model_config: ModelConfig::new(&config.paths, config.dialects, model_limits(&config.limits), files.clone()),
         tools: config.tools,
         files,
         grants: Arc::new(GrantStore::new(&config.paths.state)),
+        index: SearchIndex::new(&config.paths.state),
         session_files: SessionFiles::new(&session_files::home(), &config.paths.state),
         environments: Environments::default(),
         login: LoginEnvironment::new(&config.paths.home),
@@ -145,6 +151,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         closing: Latch::new(),
         disconnecting: Latch::new(),
         phase_changed: Notify::new(),
+        notices: NoticeQueue::default(),
         run_ends: RunEndChannel::new(),
         deleted: broadcast::Sender::new(BROADCAST_CAPACITY),
         session_changes: broadcast::Sender::new(BROADCAST_CAPACITY),
@@ -152,10 +159,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     let hub = Hub::new(services);
     let server = Server::new(Arc::clone(&hub), &config.paths.socket);
     let protocols = ProtocolRegistry::new(Arc::clone(&server), config.protocols);
-    for web in web {
-        server.add_web_address(web.scope(), web.address());
-        tokio::spawn(Arc::new(web).serve(Arc::clone(&protocols)));
-    }
+    serve_web(web, &protocols);
     info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
     ready();
     start_background_tasks(&hub);
@@ -170,11 +174,21 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     Ok(())
 }
 
+/// Serves the ports for WebSockets.
+fn serve_web(ports: Vec<WebServer>, protocols: &Arc<ProtocolRegistry>) {
+    for port in ports {
+        protocols.server().add_web_address(port.scope(), port.address());
+        tokio::spawn(Arc::new(port).serve(Arc::clone(protocols)));
+    }
+}
+
 /// Starts the recovery of unfinished runs, retention, and the removal of the leftovers of earlier runs.
 fn start_background_tasks(hub: &Arc<Hub>) {
     let recovering = Arc::clone(hub);
     tokio::spawn(async move { maintenance::recover(&recovering).await });
     tokio::spawn(retention::run(Arc::clone(hub)));
+    tokio::spawn(notify::run(Arc::clone(hub.services())));
+    tokio::spawn(index::run(Arc::clone(hub.services())));
     let local = hub.services().sandboxes.local().clone();
     tokio::task::spawn_blocking(move || local.remove_leftovers());
 }

@@ -5,6 +5,7 @@
 //! - `server` is the state that connections share; `connection` reads requests, `connection_writer` writes responses.
 //! - `requests`, `queries` and `maintenance` handle requests in the order that `request_order` sets.
 //! - `identity` says who is behind a connection, `access` what it may use.
+//! - `index` keeps the search index; `searches` answers from it.
 //! - `retention` removes old sessions and events.
 //! - `confinement` derives the sandbox policy of commands from the configuration.
 //! - `web` accepts WebSocket connections; `protocols` is the registry of protocols.
@@ -20,6 +21,7 @@ mod commands;
 pub mod confinement;
 mod connection;
 mod connection_writer;
+pub mod daily_spend;
 mod environments;
 mod feed;
 mod fingerprints;
@@ -28,11 +30,14 @@ pub mod generate;
 pub mod grants;
 pub mod hub;
 mod identity;
+pub mod index;
 pub mod lane;
 pub mod lifecycle;
+mod local_day;
 pub mod login;
 mod maintenance;
 pub mod model_config;
+pub mod notify;
 pub mod outbox;
 #[cfg(test)]
 mod panic_tests;
@@ -48,6 +53,7 @@ mod requests;
 #[cfg(test)]
 mod restore_tests;
 mod retention;
+mod searches;
 pub mod server;
 pub mod services;
 mod session_commands;

@@ -162,6 +162,8 @@ const fn session_of(intent: &Intent) -> Option<&SessionId> {
         | Intent::ListApprovals { .. }
         | Intent::ListGrants
         | Intent::RevokeGrant { .. }
+        | Intent::Search(_)
+        | Intent::Stats(_)
         | Intent::ListProviders
         | Intent::Reload => None,
     }
@@ -245,6 +247,8 @@ impl RequestHandler {
             | Intent::ListApprovals { .. }
             | Intent::ListGrants
             | Intent::RevokeGrant { .. }
+            | Intent::Search(_)
+            | Intent::Stats(_)
             | Intent::ListProviders
             | Intent::Metrics { sandbox: true } => false,
         }

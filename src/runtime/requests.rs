@@ -12,6 +12,7 @@ use super::outbox::{Outbox, OutboxItem, RequestPermit};
 use super::protocols::Endpoint;
 use super::queries;
 use super::request_order::{CommandGuard, PendingRequest, RequestOrder, too_many_requests};
+use super::searches;
 use super::server::{Server, lane_error, stopping_error};
 use super::session_commands::{ReplyContext, normalize_rules, to_command, to_reply};
 use super::session_files;
@@ -206,6 +207,10 @@ impl RequestHandler {
                 let listed = queries::approvals(&self.server, caller, &self.outbox, session, is_visible).await;
                 response.send_result(listed);
             }
+            Intent::Search(search) => {
+                response.send_result(searches::search(&self.server, *search, is_visible).await);
+            }
+            Intent::Stats(query) => response.send_result(searches::stats(&self.server, query, is_visible).await),
             Intent::ListGrants => response.send_result(queries::grants(&self.server).await),
             Intent::RevokeGrant { id } => response.send_result(queries::revoke(&self.server, id).await),
             Intent::ListProviders => {

@@ -167,6 +167,7 @@ impl RetentionTask {
             Ok(floor) => {
                 info!(%session, bytes, %floor, reason = "the session exceeded its size limit", "oldest events removed");
                 self.hub.raise_floor(&session, floor).await;
+                services.index.trim(&session, floor).await;
             }
             Err(JobError::Damaged { .. }) => match services.journal.repair(session.clone()).await {
                 Ok(_) => {

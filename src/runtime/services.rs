@@ -8,10 +8,13 @@ use tokio::sync::{Notify, broadcast, mpsc};
 
 use super::clock::Clock;
 use super::confinement::Sandboxes;
+use super::daily_spend::DailySpend;
 use super::environments::Environments;
 use super::grants::GrantStore;
+use super::index::SearchIndex;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig;
+use super::notify::NoticeQueue;
 use super::session_files::SessionFiles;
 use crate::bounded_io::FileTasks;
 use crate::config::limits::Limits;
@@ -39,6 +42,10 @@ pub struct Services {
     pub files: FileTasks,
     /// The rules that users granted permanently, by repository.
     pub grants: Arc<GrantStore>,
+    /// What the runs of the current day have cost.
+    pub daily_spend: DailySpend,
+    /// The index for searches and statistics.
+    pub index: SearchIndex,
     /// The Pi session files of the user.
     pub session_files: SessionFiles,
     /// The environments of sessions, deduplicated.
@@ -55,6 +62,8 @@ pub struct Services {
     pub disconnecting: Latch,
     /// Notified when a session enters a phase other than `Running`.
     pub phase_changed: Notify,
+    /// Receives what the user is notified of.
+    pub notices: NoticeQueue,
     /// Receives the end of every run.
     pub run_ends: RunEndChannel,
     /// Receives the id of every session before it is deleted.

@@ -17,13 +17,16 @@ use tokio::time::timeout;
 use super::clock::Clock;
 use super::confinement::Sandboxes;
 use super::connection;
+use super::daily_spend::DailySpend;
 use super::environments::Environments;
 use super::grants::GrantStore;
 use super::hub::Hub;
+use super::index::SearchIndex;
 use super::lane::{LaneRequest, ReplyGuard};
 use super::lifecycle::lost_line;
 use super::login::LoginEnvironment;
 use super::model_config::ModelConfig as ModelHouse;
+use super::notify::NoticeQueue;
 use super::outbox::{EventForm, Outbox};
 use super::protocols::{self, ProtocolRegistry};
 use super::server::Server;
@@ -197,11 +200,13 @@ impl TestDaemon {
         let services = Arc::new(Services {
             limits,
             clock,
+            daily_spend: DailySpend::new(clock.now()),
             journal: open(root.path()),
             model_config: ModelHouse::new(&paths, BUILT_IN, ModelLimits::default(), files.clone()),
             tools: ToolSet::builtin(),
             files,
             grants: Arc::new(GrantStore::new(root.path())),
+            index: SearchIndex::new(root.path()),
             session_files: SessionFiles::new(root.path(), root.path()),
             environments: Environments::default(),
             login: LoginEnvironment::new(&std::env::temp_dir()),
@@ -211,6 +216,7 @@ impl TestDaemon {
             closing: Latch::new(),
             disconnecting: Latch::new(),
             phase_changed: Notify::new(),
+            notices: NoticeQueue::default(),
             run_ends: RunEndChannel::new(),
             deleted: tokio::sync::broadcast::Sender::new(BROADCAST_CAPACITY),
             session_changes: tokio::sync::broadcast::Sender::new(BROADCAST_CAPACITY),

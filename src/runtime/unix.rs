@@ -6,7 +6,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{User, geteuid};
+use nix::sys::signal::{self, killpg};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, User, geteuid};
+use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -90,4 +93,42 @@ pub(super) fn stop_signals() -> io::Result<mpsc::Receiver<Signal>> {
     let mut hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(async move { while hang_up.recv().await.is_some() {} });
     Ok(receiver)
+}
+
+/// Returns the command that runs a text in a shell, in a process group of its own.
+pub(super) fn shell_command(text: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(text).process_group(0);
+    command
+}
+
+/// Returns the command that shows a notification on the desktop.
+pub(super) fn desktop_command(title: &str, text: &str) -> Option<Command> {
+    let mut command = if cfg!(target_os = "macos") {
+        let mut command = Command::new("osascript");
+        let script = "display notification (item 2 of argv) with title (item 1 of argv)";
+        command.args(["-e", "on run argv", "-e", script, "-e", "end run"]);
+        command
+    } else {
+        let mut command = Command::new("notify-send");
+        command.args(["--app-name=push", "--"]);
+        command
+    };
+    command.args([title, text]).process_group(0);
+    Some(command)
+}
+
+/// Kills a process with its process group, and reaps the processes of it that the daemon has adopted.
+pub(super) async fn kill_group(child: &mut Child) {
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    if let Some(group) = group {
+        // It may have ended by itself.
+        let _gone = killpg(Pid::from_raw(group), signal::Signal::SIGKILL);
+    }
+    let _reaped = child.wait().await;
+    if let Some(group) = group {
+        // The daemon is a subreaper, and no other code waits for these. All are killed, so the wait is short.
+        let reap = move || while waitpid(Pid::from_raw(-group), None).is_ok() {};
+        let _done = tokio::task::spawn_blocking(reap).await;
+    }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::process::{DescriptorLimits, Signal};
@@ -48,4 +49,22 @@ pub(super) fn stop_signals() -> io::Result<mpsc::Receiver<Signal>> {
         }
     });
     Ok(receiver)
+}
+
+/// Returns the command that runs a text in the command interpreter.
+pub(super) fn shell_command(text: &str) -> Command {
+    let mut command = Command::new("cmd");
+    command.arg("/C").arg(text);
+    command
+}
+
+/// Returns `None`: Windows has no program that shows a notification.
+pub(super) const fn desktop_command(_title: &str, _text: &str) -> Option<Command> {
+    None
+}
+
+/// Kills a process.
+pub(super) async fn kill_group(child: &mut Child) {
+    // It may have ended by itself.
+    let _ = child.kill().await;
 }

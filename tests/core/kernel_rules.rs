@@ -242,7 +242,8 @@ fn turn_usage_is_counted_and_a_budget_can_be_raised() {
     fixture.vote("ann", Decision::Approve, Some(gate::RAISE)).unwrap();
     let spent = fixture.session.state().run.as_ref().unwrap().spent;
     let baseline = Budget { turns: Some(2), ..Budget::default() };
-    assert_eq!(spent, RunUsage { cost: 60, turns: 2, tokens: 14, baseline }, "nothing else is raised");
+    let raised = RunUsage { cost: 60, turns: 2, tokens: 14, baseline, daily_baseline: None };
+    assert_eq!(spent, raised, "nothing else is raised");
     let before = fixture.turns;
     fixture.settle(call, Purpose::Work, 0);
     assert_eq!(fixture.turns, before + 1, "the provider goes on");

@@ -13,11 +13,13 @@ use pushd::kernel::participant::{self, Authentication, Participant, ParticipantK
 use pushd::kernel::refusal::Refusal;
 use pushd::kernel::time::Now;
 use pushd::protocol::error::{Code, ErrorBody, from_refusal};
+use pushd::protocol::intent::SearchKind;
 use pushd::protocol::push::decode::{DecodeLimits, decode};
 use pushd::protocol::push::encode;
 use pushd::protocol::reply::{
-    Completion, GrantRow, IntegrityReport, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
-    ProblemRow, ProviderRow, Reply, Role, SessionFileRow,
+    Completion, ExcerptSegment, GrantRow, IndexCoverage, IntegrityReport, JournalCheck, LossRow, MessagePage,
+    MessageRow, Metrics, PendingApproval, ProblemRow, ProviderRow, Reply, Role, SearchHit, SearchResults,
+    SessionFileRow, StatsReport, StatsRow, ToolRow,
 };
 use pushd::record::summary::{self, SessionRow};
 use pushd::record::{self, RecordError, decode_event};
@@ -365,6 +367,8 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
         ("stop_user_command", Reply::Done(Completion::Accepted)),
         ("compact_session", Reply::Compacting(Seq::new(events.below(99)))),
         ("list_approvals", Reply::Approvals(vec![pending])),
+        ("search", Reply::SearchResults(search_results(events))),
+        ("get_stats", Reply::Stats(Box::new(stats_report(events)))),
         ("list_grants", Reply::Grants(vec![grant])),
         ("revoke_grant", Reply::Done(Completion::Revoked)),
         ("list_providers", Reply::Providers(vec![provider])),
@@ -378,6 +382,31 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
         ("reload", Reply::Reloaded { variables: 40, warning: (events.below(2) == 0).then(|| "no shell".into()) }),
         ("speak", Reply::Done(Completion::ProtocolSwitched)),
     ]
+}
+
+fn search_results(events: &mut Events) -> SearchResults {
+    let hit = SearchHit {
+        session: "sess_01".into(),
+        name: events.maybe(|events| events.text()),
+        cwd: events.text(),
+        kind: SearchKind::Tool,
+        seq: Seq::new(events.below(99)),
+        at: Now(events.below(99)),
+        excerpt: [false, true].map(|is_match| ExcerptSegment { text: events.text(), is_match }).into(),
+    };
+    SearchResults { hits: vec![hit], coverage: IndexCoverage { complete: events.below(2) == 0, missing: 3 } }
+}
+
+fn stats_report(events: &mut Events) -> StatsReport {
+    let row = StatsRow {
+        day: "2026-01-31".into(),
+        directory: events.text(),
+        model: events.text(),
+        turns: events.below(99),
+        ..StatsRow::default()
+    };
+    let tools = vec![ToolRow { tool: events.text(), calls: 2, failures: 1 }];
+    StatsReport { rows: vec![row], tools, coverage: IndexCoverage { complete: true, missing: 0 } }
 }
 
 fn participants(events: &mut Events) -> Vec<(Participant, Presence)> {

@@ -11,6 +11,8 @@ mod exits;
 mod export;
 mod maintenance;
 mod messages;
+mod notify;
 mod reports;
 mod run;
+mod search;
 mod sessions;

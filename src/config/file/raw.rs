@@ -11,8 +11,8 @@ use super::{ContentError, LocatedError};
 use crate::config::listener::{HTTP_PORT, PI_PORT};
 use crate::config::settings::rule::Rule;
 use crate::config::settings::{
-    ApprovalRules, NO_MODEL, OptionalTools, Preset, Price, ProviderKind, ProviderSettings, RunLimits, Settings, Switch,
-    ThinkingLevel,
+    ApprovalRules, NO_MODEL, NotifySettings, OptionalTools, Preset, Price, ProviderKind, ProviderSettings, RunLimits,
+    Settings, Switch, ThinkingLevel,
 };
 
 #[derive(Debug, Deserialize)]
@@ -38,6 +38,18 @@ pub(super) struct RawConfig {
     http: RawListener,
     #[serde(default)]
     environment: RawEnvironment,
+    #[serde(default)]
+    notify: RawNotify,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNotify {
+    approval: Option<Spanned<String>>,
+    run_complete: Option<Spanned<String>>,
+    run_failed: Option<Spanned<String>>,
+    #[serde(default)]
+    desktop: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -83,6 +95,7 @@ struct RawLimits {
     max_turns: Option<Spanned<u32>>,
     max_tokens: Option<Spanned<u64>>,
     max_cost_usd: Option<Spanned<f64>>,
+    max_daily_cost_usd: Option<Spanned<f64>>,
     compact_at: Option<Spanned<f64>>,
 }
 
@@ -115,6 +128,7 @@ impl RawConfig {
             sandbox: self.sandbox.into_settings()?,
             pi: self.pi.into_settings("pi", PI_PORT, OpenedBy::Switch)?,
             http: self.http.into_settings("http", HTTP_PORT, OpenedBy::Address)?,
+            notify: self.notify.into_settings()?,
             login_secrets: check_variable_names("environment.keep", self.environment.keep)?,
         })
     }
@@ -151,15 +165,35 @@ impl RawLimits {
         };
         let turns = self.max_turns.map(|turns| positive("limits.max_turns", turns)).transpose()?;
         let tokens = self.max_tokens.map(|tokens| positive("limits.max_tokens", tokens)).transpose()?;
-        let cost = self.max_cost_usd.map(|cost| match micro_usd("limits.max_cost_usd", &cost)? {
-            0 => Err(invalid_value(&cost, "limits.max_cost_usd", "more than nothing")),
+        let cost = |key: &str, cost: Spanned<f64>| match micro_usd(key, &cost)? {
+            0 => Err(invalid_value(&cost, key, "more than nothing")),
             cost => Ok(cost),
-        });
+        };
+        let per_run = self.max_cost_usd.map(|amount| cost("limits.max_cost_usd", amount));
+        let per_day = self.max_daily_cost_usd.map(|amount| cost("limits.max_daily_cost_usd", amount));
         Ok(RunLimits {
             max_turns: turns,
             max_tokens: tokens,
-            max_cost_micro_usd: cost.transpose()?,
+            max_cost_micro_usd: per_run.transpose()?,
+            max_daily_cost_micro_usd: per_day.transpose()?,
             compact_at_permille: compact,
+        })
+    }
+}
+
+impl RawNotify {
+    fn into_settings(self) -> Result<NotifySettings, LocatedError> {
+        let command = |key: &str, text: Option<Spanned<String>>| match text {
+            Some(text) if text.get_ref().trim().is_empty() || text.get_ref().contains('\0') => {
+                Err(invalid_value(&text, key, "a command"))
+            }
+            text => Ok(text.map(Spanned::into_inner)),
+        };
+        Ok(NotifySettings {
+            approval: command("notify.approval", self.approval)?,
+            run_complete: command("notify.run_complete", self.run_complete)?,
+            run_failed: command("notify.run_failed", self.run_failed)?,
+            desktop: if self.desktop { Switch::On } else { Switch::Off },
         })
     }
 }

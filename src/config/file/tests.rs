@@ -43,6 +43,7 @@ rules = [
 max_turns = 20
 max_tokens = 100_000
 max_cost_usd = 1.5
+max_daily_cost_usd = 5
 compact_at = 0.75
 
 [tools]
@@ -85,6 +86,7 @@ fn every_setting_is_parsed() {
         max_turns: Some(20),
         max_tokens: Some(100_000),
         max_cost_micro_usd: Some(1_500_000),
+        max_daily_cost_micro_usd: Some(5_000_000),
         compact_at_permille: 750,
     };
     assert_eq!(settings.limits, limits);

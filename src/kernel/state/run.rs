@@ -102,6 +102,8 @@ pub struct RunUsage {
     pub tokens: u64,
     /// The usage at which each budget was last raised; the budget counts from there.
     pub baseline: Budget,
+    /// The cost of the run when it was allowed to go on beyond the limit of the day.
+    pub daily_baseline: Option<u64>,
 }
 
 impl RunUsage {
@@ -116,6 +118,7 @@ impl RunUsage {
             BudgetResource::Cost => self.baseline.cost = Some(self.cost),
             BudgetResource::Turns => self.baseline.turns = Some(self.turns),
             BudgetResource::Tokens => self.baseline.tokens = Some(self.tokens),
+            BudgetResource::DailyCost => self.daily_baseline = Some(self.cost),
         }
     }
 }

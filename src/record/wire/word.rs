@@ -126,7 +126,7 @@ words!(
 
 words!(
     /// A resource that a budget limits.
-    ResourceWord is BudgetResource { Cost = "cost", Turns = "turns", Tokens = "tokens" }
+    ResourceWord is BudgetResource { Cost = "cost", Turns = "turns", Tokens = "tokens", DailyCost = "daily_cost" }
 );
 
 /// What an approval is about that belongs to no call.

@@ -81,6 +81,7 @@ impl Hub {
             None => erased.await.unwrap_or(Err(JobError::Commit(CommitError::Closed))),
         };
         erased.map_err(delete_error)?;
+        self.services.index.remove(id).await;
         Ok(bytes)
     }
 

@@ -10,12 +10,13 @@ use crate::journal::{self, Batch, Checkpoint, CommandWrite, Create, Durability, 
 use crate::kernel::command::{PrivateEvent, Reply, Snapshot};
 use crate::kernel::command_log::{CommandOutcome, OutcomeRecord};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::event::{Event, EventKind, RunEvent, SessionEvent};
+use crate::kernel::event::{Event, EventKind, GateEvent, RunEvent, SessionEvent};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::state::State;
 use crate::kernel::time::Now;
 use crate::record::{self, checkpoint as codec, summary};
 use crate::runtime::feed::Block;
+use crate::runtime::notify::UserNotice;
 use crate::runtime::outbox::Outbox;
 use crate::runtime::services::SessionChange;
 
@@ -27,12 +28,18 @@ pub(super) struct AfterCommit {
     pub(super) run_ended: bool,
     /// Changes for clients that list sessions.
     pub(super) session_changes: Vec<SessionChange>,
+    /// What the user is notified of.
+    pub(super) notices: Vec<UserNotice>,
 }
 
 impl AfterCommit {
     /// Returns whether only the publication of events follows.
     pub(super) fn is_empty(&self) -> bool {
-        self.deliveries.is_empty() && self.effects.is_empty() && !self.run_ended && self.session_changes.is_empty()
+        self.deliveries.is_empty()
+            && self.effects.is_empty()
+            && !self.run_ended
+            && self.session_changes.is_empty()
+            && self.notices.is_empty()
     }
 }
 
@@ -203,6 +210,7 @@ impl PendingBatch {
         self.after.effects.extend(other.after.effects);
         self.after.run_ended |= other.after.run_ended;
         self.after.session_changes.extend(other.after.session_changes);
+        self.after.notices.extend(other.after.notices);
     }
 
     pub(super) fn into_after(self) -> AfterCommit {
@@ -342,6 +350,11 @@ impl Lane {
             self.unredacted.prune(self.session.state());
         }
         self.forward_event(&event.kind);
+        self.collect_notice(&event);
+        if event.seq > self.session.state().opening.as_ref().and_then(|opening| opening.forked_at).unwrap_or(Seq::ZERO)
+        {
+            self.services.daily_spend.add(&event);
+        }
         self.conversation.fold(&event);
         if matches!(event.kind, EventKind::Participant(_)) {
             self.feed.set_viewers(|attachment| self.session.viewer(attachment));
@@ -362,8 +375,31 @@ impl Lane {
         }
     }
 
+    /// Adds what the user is notified of after the commit. An approval that a rule settles at once asks nobody.
+    fn collect_notice(&mut self, event: &Event) {
+        let notices = &mut self.pending.after.notices;
+        if let EventKind::Gate(GateEvent::Settled(decided)) = &event.kind {
+            notices.retain(|notice| notice.approval.as_ref() != Some(&decided.gate));
+        }
+        notices.extend(UserNotice::of_event(&self.id, event));
+    }
+
+    /// Notes that the listing item of the session is stored, and that the index has to follow.
+    pub(super) fn note_stored(&mut self, meta: &Meta) {
+        self.run_persisted = meta.has_run();
+        self.services.index.touch(&self.id);
+    }
+
     /// Notifies the shared services of what a commit has changed.
-    pub(super) fn notify_services(&mut self, run_ended: bool, session_changes: Vec<SessionChange>) {
+    pub(super) fn notify_services(
+        &mut self,
+        run_ended: bool,
+        session_changes: Vec<SessionChange>,
+        notices: Vec<UserNotice>,
+    ) {
+        for notice in notices {
+            self.services.notices.push(notice);
+        }
         for change in session_changes {
             // There may be no receiver.
             let _ = self.services.session_changes.send(change);

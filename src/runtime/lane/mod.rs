@@ -433,7 +433,7 @@ impl Lane {
     fn handle_commit(&mut self) {
         if let Some(InFlight { after, block, batch, .. }) = self.in_flight.take().map(|in_flight| *in_flight) {
             if let Some(meta) = &batch.meta {
-                self.run_persisted = meta.has_run();
+                self.note_stored(meta);
             }
             self.reserved_on_disk = batch.reserved_seq.unwrap_or(self.reserved_on_disk);
             self.publish_commit(after, block);
@@ -442,7 +442,7 @@ impl Lane {
 
     /// Delivers the replies, the events and the effects of a batch that is stored.
     fn publish_commit(&mut self, after: AfterCommit, block: Option<Block>) {
-        let AfterCommit { deliveries: answers, effects: doing, run_ended, session_changes } = after;
+        let AfterCommit { deliveries: answers, effects: doing, run_ended, session_changes, notices } = after;
         // Nothing of an earlier subscription may come between the reply to an attach and its first events.
         let together: Vec<_> = answers.iter().filter_map(Delivery::outbox).map(Outbox::hold).collect();
         for answer in answers {
@@ -454,7 +454,7 @@ impl Lane {
             self.feed.publish(block);
         }
         self.ready_effects.extend(doing);
-        self.notify_services(run_ended, session_changes);
+        self.notify_services(run_ended, session_changes, notices);
     }
 }
 

@@ -28,7 +28,7 @@ use crate::config::sandbox::SandboxKind;
 use crate::kernel::effect::{FinishReport, ModelChoice, Report, TurnRequest};
 use crate::kernel::environment::Environment;
 use crate::kernel::event::{PendingCall, Purpose, ToolError};
-use crate::kernel::gate;
+use crate::kernel::gate::{self, BudgetResource};
 use crate::kernel::id::SessionId;
 use crate::provider::error::ModelError;
 use crate::provider::model::{Request, Thinking, ToolSpec};
@@ -162,6 +162,11 @@ impl ModelTurn {
         if let Some(exceeded) = ExceededLimit::find(&budget, &turn.spent) {
             return self.ask_for_budget(&exceeded).await;
         }
+        match self.exceeded_daily_limit(turn).await {
+            Ok(None) => {}
+            Ok(Some(exceeded)) => return self.ask_for_budget(&exceeded).await,
+            Err(finish) => return self.reports.finish(finish).await,
+        }
         if self.context.pending().next().is_some() {
             return self.resume_calls().await;
         }
@@ -175,7 +180,8 @@ impl ModelTurn {
             Err(error) => return self.reports.finish(model_failure(error)).await,
         };
         self.redact_key(&handle);
-        if budget.cost.is_some() && self.price(&handle).is_none() {
+        let is_limited = budget.cost.is_some() || self.run_config.settings.limits.max_daily_cost_micro_usd.is_some();
+        if is_limited && self.price(&handle).is_none() {
             return self.reports.finish(price_unknown(handle.model())).await;
         }
         // Existing clients show the current phase, and expect one status event per turn.
@@ -266,8 +272,23 @@ impl ModelTurn {
         self.call_policy.question(&request, &self.tool_context).await
     }
 
+    /// Returns whether the runs of today have reached the limit of the day, or why that is unknown.
+    async fn exceeded_daily_limit(&self, turn: &TurnRequest) -> Result<Option<ExceededLimit>, FinishReport> {
+        let Some(limit) = self.run_config.settings.limits.max_daily_cost_micro_usd else { return Ok(None) };
+        let services = &self.input.services;
+        let spent = services.daily_spend.today(&services.journal, services.clock.now()).await.map_err(|error| {
+            let message = format!("the cost of today is limited, and what was spent cannot be read: {error}");
+            FinishReport::permanent_failure("INTERNAL_ERROR", message)
+        })?;
+        Ok(ExceededLimit::find_daily(limit, spent, &turn.spent))
+    }
+
     async fn ask_for_budget(&self, exceeded: &ExceededLimit) -> Result<(), SessionClosed> {
-        let title = "The budget of the run is used up".to_owned();
+        let title = match exceeded.kind {
+            BudgetResource::DailyCost => "The limit of the day is reached",
+            BudgetResource::Cost | BudgetResource::Turns | BudgetResource::Tokens => "The budget of the run is used up",
+        };
+        let title = title.to_owned();
         let plain = Question::plain(gate::BUDGET, title, exceeded.summary(), exceeded.details());
         let policy_comment = format!("{}; {RAISE_REMEDY}", exceeded.summary());
         let budget = Some(exceeded.kind);
@@ -327,7 +348,8 @@ fn tools_tokens(tools: &[ToolSpec]) -> u64 {
 const ENVIRONMENT_LOST: &str = "the daemon was restarted, and the client's environment, which is not stored, set the model's \
                          server; the run continues when a client attaches, for instance with `push attach`";
 
-const RAISE_REMEDY: &str = "`--max-turns`, `--max-tokens` and `--max-cost` of `push run` set the budget";
+const RAISE_REMEDY: &str = "`--max-turns`, `--max-tokens` and `--max-cost` of `push run` set the budget, and \
+                            limits.max_daily_cost_usd in config.toml sets the limit of the day";
 
 fn secret_lost() -> ToolError {
     tools::ToolError::new(
@@ -338,8 +360,7 @@ fn secret_lost() -> ToolError {
 }
 
 fn price_unknown(model: &str) -> FinishReport {
-    let message = format!(
-        "the cost of the run is limited, but {model} has no price: add [[prices]] with model = {model:?} to config.toml"
-    );
+    let message =
+        format!("the cost is limited, but {model} has no price: add [[prices]] with model = {model:?} to config.toml");
     FinishReport::permanent_failure("PRICE_UNKNOWN", message)
 }

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::waitpid;
-use nix::unistd::{Pid, User, geteuid};
+use nix::unistd::{User, geteuid};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
+
+use crate::runtime::os::kill_group;
 
 /// Returns the variables of the owner's login shell, or why they cannot be queried.
 pub(super) async fn query_shell(home: &Path) -> Result<Vec<(OsString, OsString)>, String> {
@@ -88,21 +88,6 @@ async fn collect(child: &mut Child, stdout: Option<ChildStdout>) -> Result<Vec<u
     if status.success() { Ok(read) } else { Err(format!("failed ({status})")) }
 }
 
-/// Kills the shell with its process group, and reaps the processes of it that the daemon has adopted.
-async fn kill_group(child: &mut Child) {
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
-    if let Some(group) = group {
-        // It may have ended by itself.
-        let _gone = killpg(Pid::from_raw(group), Signal::SIGKILL);
-    }
-    let _reaped = child.wait().await;
-    if let Some(group) = group {
-        // The daemon is a subreaper, and no other code waits for these. All are killed, so the wait is short.
-        let reap = move || while waitpid(Pid::from_raw(-group), None).is_ok() {};
-        let _done = tokio::task::spawn_blocking(reap).await;
-    }
-}
-
 /// Parses the variables after the mark; the output of profiles precedes it.
 fn parse_variables(output: &[u8]) -> Option<Vec<(OsString, OsString)>> {
     let mark = output.windows(MARK.len()).rposition(|bytes| bytes == MARK)?;
@@ -135,6 +120,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    use nix::sys::signal::killpg;
+    use nix::unistd::Pid;
     use tempfile::TempDir;
 
     use super::*;

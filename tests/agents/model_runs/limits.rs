@@ -140,6 +140,33 @@ fn a_cost_limit_needs_a_price_and_is_then_enforced() {
 }
 
 #[test]
+fn the_limit_of_the_day_counts_all_sessions_and_asks_before_the_next_turn() {
+    let fixture = Fixture::with_dialect(ServerDialect::Anthropic);
+    let price = "[[prices]]\nmodel = \"test-model\"\ninput = 1.0\noutput = 1.0\n";
+    configure(&fixture, &format!("{price}[limits]\nmax_daily_cost_usd = 0.0015\n"));
+    fixture.server.usually(Reply::says("Done.").spends(usage(1_000)));
+    let (mut client, first) = fixture.session();
+    for _ in 0..2 {
+        prompt_with_budget(&mut client, &first, json!({}));
+        assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    }
+    // The runs of the first session have cost $0.002002, so a run of another one asks before its first turn.
+    let (mut client, second) = fixture.session();
+    prompt_with_budget(&mut client, &second, json!({}));
+    let approval = client.event_of("approval_required");
+    let payload = &approval["payload"];
+    assert_eq!((&payload["kind"], &payload["details"]["of"]), (&json!("budget"), &json!("dailyCostMicroUsd")));
+    assert_eq!((&payload["details"]["spent"], &payload["details"]["limit"]), (&json!(2_002), &json!(1_500)));
+    client.decide(&approval, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    prompt_with_budget(&mut client, &second, json!({}));
+    let approval = client.event_of("approval_required");
+    client.decide(&approval, "deny");
+    let over = client.event_of("run_complete");
+    assert_eq!((&over["payload"]["outcome"], &over["payload"]["reason"]), (&json!("failed"), &json!("budget")));
+}
+
+#[test]
 fn a_project_limit_overrides_a_looser_limit_of_the_run() {
     let fixture = Fixture::new();
     let file = fixture.cwd().join(".push/config.toml");

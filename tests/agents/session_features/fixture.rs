@@ -21,12 +21,15 @@ use pushd::provider::{Provider, Starter};
 use pushd::record;
 use pushd::runtime::clock::Clock;
 use pushd::runtime::confinement::Sandboxes;
+use pushd::runtime::daily_spend::DailySpend;
 use pushd::runtime::generate;
 use pushd::runtime::grants::GrantStore;
 use pushd::runtime::hub::Hub;
+use pushd::runtime::index::SearchIndex;
 use pushd::runtime::lane::{LaneError, LaneHandle, LaneReply, LaneRequest, ReplyGuard};
 use pushd::runtime::login::LoginEnvironment;
 use pushd::runtime::model_config::ModelConfig as Models;
+use pushd::runtime::notify::NoticeQueue;
 use pushd::runtime::outbox::{EventForm, Outbox, OutboxItem};
 use pushd::runtime::services::{BROADCAST_CAPACITY, Latch, RunEndChannel, Services};
 use pushd::runtime::session_files::SessionFiles;
@@ -190,9 +193,13 @@ fn open(root: &Path, tools: &ToolSet) -> Arc<Hub> {
     let supervisor = LocalSandbox::new(PathBuf::from(env!("CARGO_BIN_EXE_push")));
     let playbook: Arc<dyn Provider> = Arc::new(Playbook);
     let files = FileTasks::new(8, TIMEOUT);
+    let clock = Clock::start();
     Hub::new(Arc::new(Services {
         limits: Limits::default(),
-        clock: Clock::start(),
+        daily_spend: DailySpend::new(clock.now()),
+        index: SearchIndex::new(&paths.state),
+        notices: NoticeQueue::default(),
+        clock,
         journal: Journal::open(&paths.state, Options::default()).expect("a journal"),
         model_config: Models::new(&paths, pushd::provider::dialect::BUILT_IN, models, files.clone()),
         tools: tools.clone(),

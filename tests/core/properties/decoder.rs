@@ -4,7 +4,7 @@
 
 use pushd::kernel::environment::Environment;
 use pushd::kernel::event::{ApprovalScope, Decision, Image};
-use pushd::protocol::intent::{Attach, Intent, Prompt, SessionIntent, SnapshotMode, StartSession};
+use pushd::protocol::intent::{Attach, Intent, Prompt, SearchKind, SessionIntent, SnapshotMode, StartSession};
 use pushd::protocol::push::client::Request as Outgoing;
 use pushd::protocol::push::decode::{self, DecodeLimits, MalformedRequest};
 use pushd::protocol::push::encode;
@@ -74,6 +74,22 @@ fn client_request(ask: &Intent) -> Option<Outgoing> {
             .with("includeEnded", list.include_ended)
             .reading(),
         Intent::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())).reading(),
+        Intent::Search(search) => {
+            let kind = |kind: &SearchKind| match kind {
+                SearchKind::Message => "message",
+                SearchKind::Tool => "tool",
+                SearchKind::Name => "name",
+            };
+            Outgoing::search(&search.text)
+                .with("kinds", search.kinds.iter().map(kind).collect::<Vec<_>>())
+                .with("since", search.since)
+                .with("directory", search.directory.as_deref())
+                .with("limit", search.limit)
+                .reading()
+        }
+        Intent::Stats(query) => {
+            Outgoing::stats().with("since", query.since).with("directory", query.directory.as_deref()).reading()
+        }
         Intent::ListGrants => Outgoing::list_grants().reading(),
         Intent::RevokeGrant { id } => Outgoing::revoke_grant(id),
         Intent::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox).reading(),

@@ -71,6 +71,14 @@ fn walk(seed: u64, limits: Limits) {
     }
     check(&shown, &posted, "Push", |audience, _| audience == "all");
 
+    // The conversation is found, and messages for an audience are not even in the index.
+    assert!(search(&daemon, "said").contains(&session));
+    check(&search(&daemon, "marker"), &posted, "search", |_, _| false);
+    let state = daemon.home.path().join(".push/state");
+    let stored = ["pushd.index", "pushd.index-wal"].map(|name| fs::read(state.join(name)).unwrap_or_default()).concat();
+    // The index stores words without what they share with the word before.
+    assert!(!stored.is_empty() && !stored.windows(5).any(|bytes| bytes == b"arker"), "the index has a message");
+
     let export = daemon.home.path().join("export.html");
     let exported = json!({"type": "export_html", "id": "2", "sessionId": session, "outputPath": export});
     let mut delivered = pi_request(&mut pi, &exported);
@@ -121,6 +129,10 @@ fn history(daemon: &WordDaemon, kind: &str, payload: &Value) -> String {
             return log;
         }
     }
+}
+
+fn search(daemon: &WordDaemon, text: &str) -> String {
+    Client::connect(&daemon.socket).get("search", json!({"text": text}))["hits"].to_string()
 }
 
 /// Returns the content of all files below a directory.

@@ -217,6 +217,31 @@ fn a_token_votes_as_a_participant_of_its_own_and_lists_only_its_sessions() {
 }
 
 /// The header of a new token with a role.
+#[test]
+fn the_holder_of_a_token_finds_and_counts_only_sessions_that_it_may_list() {
+    let server = http_daemon();
+    let mut local = server.daemon.connect();
+    let start = json!({"cwd": server.daemon.cwd(), "name": "wallaby-name"});
+    let started = local.get("start_session", start);
+    let session = started["sessionId"].as_str().unwrap().to_owned();
+    local.run(&session, "$ echo wallaby-$((1 + 1))");
+    let search = json!({"text": "wallaby"});
+    let found = local.get("search", search.clone())["hits"].as_array().unwrap().len();
+    assert!(found >= 3, "the message, the output and the name: {found}");
+    for role in ["observer", "approver"] {
+        let mut web = server.socket("/push", &[("authorization", &bearer(&server, role))]);
+        let searched = |web: &mut Socket| {
+            let hits = request(web, "search", &search)["payload"]["hits"].as_array().expect("hits").len();
+            let stats = request(web, "get_stats", &json!({}))["payload"].clone();
+            (hits, stats["rows"].as_array().expect("rows").len(), stats["tools"].as_array().expect("tools").len())
+        };
+        assert_eq!(searched(&mut web), (0, 0, 0), "{role}");
+        let attach = json!({"sessionId": session, "attachToken": started["attachToken"]});
+        assert_eq!(request(&mut web, "attach_session", &attach)["ok"], true);
+        assert_eq!(searched(&mut web), (found, 1, 1), "{role}");
+    }
+}
+
 fn bearer(server: &PiDaemon, role: &str) -> String {
     let made = server.push(&["token", "new", "--name", role, "--role", role]);
     assert!(made.status.success(), "{made:?}");

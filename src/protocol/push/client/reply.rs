@@ -174,6 +174,103 @@ replies! {
         approvals: Vec<ListedApproval>,
     }
 
+    /// `search`
+    struct SearchReply {
+        /// The hits.
+        hits: Vec<SearchHit>,
+        /// Whether every session was searched.
+        complete: bool,
+        /// The number of sessions that are not indexed yet.
+        missing_sessions: u64,
+    }
+
+    /// A text that matches a search.
+    struct SearchHit {
+        /// Its session.
+        session_id: String,
+        /// The name of the session.
+        name: Option<String>,
+        /// The working directory of the session.
+        cwd: String,
+        /// `message`, `tool` or `name`.
+        kind: String,
+        /// The seq of its first event.
+        seq: u64,
+        /// When it began.
+        ts: u64,
+        /// The text around the first match.
+        excerpt: Vec<ExcerptSegment>,
+    }
+
+    /// A piece of an excerpt.
+    struct ExcerptSegment {
+        /// The text.
+        text: String,
+        /// Whether it matches.
+        #[serde(rename = "match")]
+        is_match: bool,
+    }
+
+    /// `get_stats`
+    struct StatsReply {
+        /// The figures by day, directory and model.
+        rows: Vec<StatsRow>,
+        /// The tools, most calls first.
+        tools: Vec<ToolStats>,
+        /// Whether every session is included.
+        complete: bool,
+        /// The number of sessions that are not.
+        missing_sessions: u64,
+    }
+
+    /// The figures of one day, directory and model.
+    struct StatsRow {
+        /// The local day of the daemon.
+        day: String,
+        /// The working directory of the sessions.
+        directory: String,
+        /// The model.
+        model: String,
+        /// Runs that succeeded.
+        succeeded: u64,
+        /// Runs that failed.
+        failed: u64,
+        /// Runs that were cancelled.
+        cancelled: u64,
+        /// Runs that were denied.
+        denied: u64,
+        /// Turns of the model.
+        turns: u64,
+        /// Input tokens.
+        input_tokens: u64,
+        /// Output tokens.
+        output_tokens: u64,
+        /// Cost in millionths of a US dollar, as far as it is known.
+        cost_micro_usd: u64,
+        /// Turns without a known cost.
+        unpriced_turns: u64,
+        /// Tool calls that have ended.
+        tool_calls: u64,
+        /// Those that failed.
+        tool_failures: u64,
+        /// Approvals that were requested.
+        approvals: u64,
+        /// Those that were granted.
+        approved: u64,
+        /// Those that were denied.
+        refused: u64,
+    }
+
+    /// The calls of one tool.
+    struct ToolStats {
+        /// Its name.
+        tool: String,
+        /// Calls that have ended.
+        calls: u64,
+        /// Those that failed.
+        failures: u64,
+    }
+
     /// `list_grants`
     struct GrantsReply {
         /// The grants of all repositories.

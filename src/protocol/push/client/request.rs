@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::reply::{
     Acknowledged, ApprovalsReply, AttachReply, CompactReply, DeleteReply, GrantsReply, HelloReply, JournalReply,
-    MetricsReply, QueueReply, QueuedReply, ReloadReply, RunReply, SessionPage, SessionSnapshot, StartReply,
-    UserCommandReply,
+    MetricsReply, QueueReply, QueuedReply, ReloadReply, RunReply, SearchReply, SessionPage, SessionSnapshot,
+    StartReply, StatsReply, UserCommandReply,
 };
 use crate::protocol::push::PROTOCOL;
 
@@ -268,6 +268,16 @@ impl Request {
             Some(session) => Request::of("list_approvals", session, RetrySafety::Safe),
             None => Request::new("list_approvals", RetrySafety::Safe),
         }
+    }
+
+    /// Searches the text of all sessions. `kinds`, `since`, `directory` and `limit` are added with [`with`](Self::with).
+    pub fn search(text: &str) -> Request<SearchReply> {
+        Request::new("search", RetrySafety::Safe).with("text", text)
+    }
+
+    /// Requests the figures of all sessions. `since` and `directory` are added with [`with`](Self::with).
+    pub fn stats() -> Request<StatsReply> {
+        Request::new("get_stats", RetrySafety::Safe)
     }
 
     /// Lists the grants of all repositories.

@@ -8,8 +8,8 @@ use super::request_error::{FieldError, LengthLimit, RequestError};
 use crate::kernel::event::{ApprovalScope, Budget, Criterion, Decision, Image};
 use crate::kernel::id::{CallId, GateId, MessageId, RunId, Seq, SessionId};
 use crate::protocol::intent::{
-    ApprovalDecision, Attach, Fork, Intent, ListSessions, ParticipantIntent, Prompt, SessionIntent, SnapshotMode,
-    StartSession, SwitchProtocol, Token, UserCommand,
+    ApprovalDecision, Attach, Fork, Intent, ListSessions, ParticipantIntent, Prompt, Search, SearchKind, SessionIntent,
+    SnapshotMode, StartSession, StatsQuery, SwitchProtocol, Token, UserCommand,
 };
 use crate::protocol::push::wire::request::{PlainRequest, RequestType, SessionRequest};
 
@@ -37,6 +37,8 @@ pub(super) fn read(
         PlainRequest::Reload => Intent::Reload,
         PlainRequest::StartSession => Intent::StartSession(Box::new(reader.start_session()?)),
         PlainRequest::ListSessions => reader.list_sessions()?,
+        PlainRequest::Search => Intent::Search(Box::new(reader.search()?)),
+        PlainRequest::GetStats => Intent::Stats(reader.stats()?),
         PlainRequest::ListGrants => Intent::ListGrants,
         PlainRequest::RevokeGrant => Intent::RevokeGrant { id: fields.required_text("grantId", reader.id())? },
         PlainRequest::ListProviders => Intent::ListProviders,
@@ -128,6 +130,33 @@ impl PayloadReader<'_, '_> {
             prefix: self.fields.optional_text("prefix", self.id())?,
             include_ended: self.fields.flag("includeEnded")?.unwrap_or(false),
         }))
+    }
+
+    fn search(&self) -> Result<Search, RequestError> {
+        let fields = self.fields;
+        let kind = |word: String| match word.as_str() {
+            "message" => Ok(SearchKind::Message),
+            "tool" => Ok(SearchKind::Tool),
+            "name" => Ok(SearchKind::Name),
+            _ => Err(fields.error("kinds", FieldError::UnknownWord { allowed: "\"message\", \"tool\" or \"name\"" })),
+        };
+        let kinds = fields.texts("kinds", MAX_KINDS, self.name())?;
+        Ok(Search {
+            text: fields.required_text("text", LengthLimit::Chars(MAX_SEARCH_CHARS))?,
+            kinds: kinds.into_iter().map(kind).collect::<Result<_, _>>()?,
+            since: fields.number("since")?,
+            directory: self.searched_directory()?,
+            limit: fields.page("limit", 20, self.limits.page)?,
+        })
+    }
+
+    fn stats(&self) -> Result<StatsQuery, RequestError> {
+        Ok(StatsQuery { since: self.fields.number("since")?, directory: self.searched_directory()? })
+    }
+
+    fn searched_directory(&self) -> Result<Option<String>, RequestError> {
+        let directory = self.fields.optional_text("directory", LengthLimit::Bytes(self.limits.path))?;
+        directory.map(|path| require_absolute(path).map_err(|error| self.fields.error("directory", error))).transpose()
     }
 
     fn session_request(&self, request: SessionRequest) -> Result<SessionIntent, RequestError> {
@@ -341,3 +370,8 @@ fn require_absolute(path: String) -> Result<String, FieldError> {
     }
     Ok(path)
 }
+
+/// The maximum number of kinds in a search.
+const MAX_KINDS: usize = 3;
+/// The maximum length of the text of a search.
+const MAX_SEARCH_CHARS: usize = 1_000;

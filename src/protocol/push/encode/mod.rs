@@ -3,6 +3,7 @@
 //! The output is valid under the schemas in `schemas/`, provided that the kernel's JSON texts are valid JSON.
 
 mod payload;
+mod search;
 #[cfg(test)]
 mod tests;
 

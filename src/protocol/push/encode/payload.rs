@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::search;
+
 use crate::kernel::command::{Gap, Phase, QueueEntry, Repetition, Replay, SessionStatus, Snapshot};
 use crate::kernel::event::DenialEffect;
 use crate::kernel::id::{CallId, Json, MessageId, RunId, Seq, SessionId};
@@ -30,7 +32,7 @@ impl Payload {
         &self.0
     }
 
-    fn of<T: Serialize>(value: &T) -> Self {
+    pub(super) fn of<T: Serialize>(value: &T) -> Self {
         let mut out = Vec::new();
         json::value(&mut out, value);
         // serde_json writes only UTF-8.
@@ -74,6 +76,8 @@ pub fn payload(reply: &Reply) -> Payload {
         Reply::Messages(page) => messages(page),
         Reply::Sessions { items, next_cursor } => sessions(items, next_cursor.as_deref()),
         Reply::Approvals(pending) => approvals(pending),
+        Reply::SearchResults(results) => search::results(results),
+        Reply::Stats(report) => search::stats(report),
         Reply::Grants(rows) => grants(rows),
         Reply::Providers(rows) => providers(rows),
         Reply::Metrics(row) => metrics(row),

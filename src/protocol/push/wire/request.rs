@@ -50,6 +50,8 @@ request_types!(
         StartSession = "start_session",
         ListSessions = "list_sessions",
         ListApprovals = "list_approvals",
+        Search = "search",
+        GetStats = "get_stats",
         ListGrants = "list_grants",
         RevokeGrant = "revoke_grant",
         ListProviders = "list_providers",

@@ -189,6 +189,68 @@ payloads! {
         form: Option<Raw<'a>>,
     }
 
+    /// `search`
+    struct SearchReply<'a> {
+        hits: Vec<SearchHitItem<'a>>,
+        complete: bool,
+        missing_sessions: u64,
+    }
+
+    /// A text that matches a search.
+    struct SearchHitItem<'a> {
+        session_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<&'a str>,
+        cwd: &'a str,
+        kind: &'static str,
+        seq: u64,
+        ts: u64,
+        excerpt: Vec<ExcerptItem<'a>>,
+    }
+
+    /// A piece of an excerpt.
+    struct ExcerptItem<'a> {
+        text: &'a str,
+        #[serde(rename = "match", skip_serializing_if = "std::ops::Not::not")]
+        is_match: bool,
+    }
+
+    /// `get_stats`
+    struct StatsReply<'a> {
+        rows: Vec<StatsItem<'a>>,
+        tools: Vec<ToolStatsItem<'a>>,
+        complete: bool,
+        missing_sessions: u64,
+    }
+
+    /// The figures of one day, directory and model.
+    struct StatsItem<'a> {
+        day: &'a str,
+        directory: &'a str,
+        model: &'a str,
+        succeeded: u64,
+        failed: u64,
+        cancelled: u64,
+        denied: u64,
+        turns: u64,
+        input_tokens: u64,
+        output_tokens: u64,
+        cost_micro_usd: u64,
+        unpriced_turns: u64,
+        tool_calls: u64,
+        tool_failures: u64,
+        approvals: u64,
+        approved: u64,
+        refused: u64,
+    }
+
+    /// The calls of one tool.
+    struct ToolStatsItem<'a> {
+        tool: &'a str,
+        calls: u64,
+        failures: u64,
+    }
+
     /// `list_grants`
     struct GrantsReply<'a> {
         grants: Vec<GrantItem<'a>>,

@@ -1,0 +1,294 @@
+//! Keeps the search index up to date with the journal, and answers searches.
+//!
+//! Lanes only note which sessions have changed, after their commits; a task reads the new events from the journal. After
+//! a start it compares all sessions with the index, which also builds a missing one. A search first adds what was noted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tracing::{debug, info, warn};
+
+use super::services::Services;
+use crate::journal::{Journal, LinePage, ListQuery, ReadError};
+use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::time::Now;
+use crate::record::{self, summary};
+use crate::search::document::{Document, Fold, FoldContext};
+use crate::search::store::{self, Candidate, IndexedSession, Position, Store, StoreError};
+
+/// The search index of a daemon.
+#[derive(Debug)]
+pub struct SearchIndex {
+    directory: PathBuf,
+    store: Arc<Mutex<Option<Store>>>,
+    changed: Mutex<BTreeSet<SessionId>>,
+    wake: Notify,
+    /// Held while a session is indexed, so that no event is added twice.
+    working: tokio::sync::Mutex<()>,
+    /// Set when every session was compared with the index.
+    complete: AtomicBool,
+    /// The number of sessions that wait for the first comparison.
+    backlog: AtomicU64,
+}
+
+/// Why the index cannot be read or extended.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// The index failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal cannot be read.
+    #[error("the journal cannot be read: {0}")]
+    Journal(#[from] ReadError),
+    /// The task that used the index was aborted.
+    #[error("the search index was interrupted")]
+    Aborted,
+}
+
+/// How much of the journal is indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexProgress {
+    /// Whether every session is indexed.
+    pub complete: bool,
+    /// The number of sessions that are not.
+    pub missing: u64,
+}
+
+impl SearchIndex {
+    /// Creates the index of a state directory; opens nothing yet.
+    pub fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            store: Arc::default(),
+            changed: Mutex::default(),
+            wake: Notify::new(),
+            working: tokio::sync::Mutex::default(),
+            complete: AtomicBool::new(false),
+            backlog: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that a session has changed. Never waits.
+    pub fn touch(&self, session: &SessionId) {
+        let is_new = self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone());
+        if is_new {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Returns how much of the journal is indexed.
+    pub fn progress(&self) -> IndexProgress {
+        let complete = self.complete.load(Ordering::Acquire);
+        IndexProgress { complete, missing: self.backlog.load(Ordering::Acquire) }
+    }
+
+    /// Adds the sessions that were noted as changed.
+    pub async fn catch_up(&self, journal: &Journal) -> Result<(), IndexError> {
+        let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut left = changed.into_iter();
+        while let Some(session) = left.next() {
+            if let Err(error) = self.add_session(journal, &session).await {
+                self.changed.lock().unwrap_or_else(PoisonError::into_inner).extend([session].into_iter().chain(left));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a deleted session from the index, and its words from the files.
+    pub async fn remove(&self, session: &SessionId) {
+        let _one_at_a_time = self.working.lock().await;
+        let id = session.clone();
+        if let Err(error) = self.with_store(move |store| store.remove(&id)).await {
+            warn!(%session, %error, "cannot remove a session from the search index; building the index again");
+            self.reset().await;
+        }
+    }
+
+    /// Removes the events that retention has removed from the index.
+    pub async fn trim(&self, session: &SessionId, floor: Seq) {
+        let _one_at_a_time = self.working.lock().await;
+        let id = session.clone();
+        if let Err(error) = self.with_store(move |store| store.trim(&id, floor)).await {
+            warn!(%session, %error, "cannot shorten a session in the search index; building the index again");
+            self.reset().await;
+        }
+    }
+
+    /// Runs `job` on the index, off the async threads. A damaged index is removed, to be built again.
+    pub async fn with_store<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let (slot, directory) = (Arc::clone(&self.store), self.directory.clone());
+        let work = move || {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut opened = match slot.take() {
+                Some(store) => store,
+                None => Store::open(&directory)?,
+            };
+            let result = job(&mut opened);
+            *slot = Some(opened);
+            result
+        };
+        let result = tokio::task::spawn_blocking(work).await.map_err(|_| IndexError::Aborted)?;
+        if result.as_ref().is_err_and(StoreError::is_damage) {
+            warn!("the search index is damaged; building it again");
+            self.reset().await;
+        }
+        Ok(result?)
+    }
+
+    /// Removes the index, and has it built again.
+    async fn reset(&self) {
+        let (slot, directory) = (Arc::clone(&self.store), self.directory.clone());
+        self.complete.store(false, Ordering::Release);
+        let removed = tokio::task::spawn_blocking(move || {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            *slot = None;
+            store::remove_files(&directory)
+        });
+        if let Ok(Err(error)) = removed.await {
+            warn!(%error, "cannot remove the search index");
+        }
+        self.wake.notify_one();
+    }
+
+    /// Compares all sessions with the index: removes deleted ones and adds what is missing, the oldest first.
+    async fn compare(&self, journal: &Journal, closing: impl Fn() -> bool) -> Result<(), IndexError> {
+        let stored = list_sessions(journal).await?;
+        let known: BTreeMap<SessionId, Now> = self
+            .with_store(|store| Ok(store.sessions()?.into_iter().map(|known| (known.id, known.updated_at)).collect()))
+            .await?;
+        let existing: BTreeSet<&SessionId> = stored.iter().map(|(id, _)| id).collect();
+        for deleted in known.keys().filter(|id| !existing.contains(id)) {
+            self.remove(deleted).await;
+        }
+        let missing: Vec<&SessionId> =
+            stored.iter().rev().filter(|(id, at)| known.get(id) != Some(at)).map(|(id, _)| id).collect();
+        self.backlog.store(missing.len() as u64, Ordering::Release);
+        for session in &missing {
+            if closing() {
+                return Ok(());
+            }
+            self.add_session(journal, session).await?;
+            self.backlog.fetch_sub(1, Ordering::AcqRel);
+        }
+        if !missing.is_empty() {
+            info!(sessions = missing.len(), "search index is complete");
+        }
+        self.complete.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Adds the new events of a session, page by page.
+    async fn add_session(&self, journal: &Journal, session: &SessionId) -> Result<(), IndexError> {
+        let _one_at_a_time = self.working.lock().await;
+        let Some(meta) = journal.meta(session.clone()).await? else { return Ok(()) };
+        let item = summary::ListedSession::parse(&meta.summary);
+        let (name, cwd) = item.map_or_else(Default::default, |item| (item.name.unwrap_or_default(), item.cwd));
+        let row = IndexedSession { id: session.clone(), name, cwd, updated_at: meta.updated_at };
+        let id = session.clone();
+        let Position { resume, context } = self.with_store(move |store| store.position(&id)).await?;
+        let (mut fold, mut after) = (Fold::new(context), resume);
+        let mut spent: Option<LinePage> = None;
+        loop {
+            let page = match journal.lines(session.clone(), after, PAGE_BYTES, spent.take()).await {
+                Err(ReadError::NoSuchSession { .. }) => return Ok(()),
+                page => page?,
+            };
+            add_lines(&mut fold, &page.bytes, after, Seq::new(u64::MAX));
+            let more = page.more && page.last > after;
+            after = page.last.max(after);
+            spent = Some(page);
+            let position = Position { resume: fold.resume().max(resume), context: fold.context() };
+            let (row, found) = (row.clone(), fold.take());
+            self.with_store(move |store| store.add(&row, &position, &found)).await?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Keeps the index of a daemon up to date until the daemon shuts down.
+pub async fn run(services: Arc<Services>) {
+    loop {
+        let index = &services.index;
+        let result = if index.complete.load(Ordering::Acquire) {
+            index.catch_up(&services.journal).await
+        } else {
+            index.compare(&services.journal, || services.closing.is_set()).await
+        };
+        if let Err(error) = result {
+            // Tried again after the next change.
+            debug!(%error, "cannot extend the search index");
+        }
+        tokio::select! {
+            biased;
+            () = services.closing.wait() => return,
+            () = index.wake.notified() => {}
+        }
+        // Collects the changes of a moment into one pass.
+        tokio::select! {
+            biased;
+            () = services.closing.wait() => return,
+            () = tokio::time::sleep(COLLECT_DELAY) => {}
+        }
+    }
+}
+
+/// Reads the documents that a candidate stands for from the journal.
+pub async fn read_documents(journal: &Journal, candidate: &Candidate) -> Result<Vec<Document>, ReadError> {
+    let before = Seq::new(candidate.first.number().saturating_sub(1));
+    let (mut fold, mut after) = (Fold::new(FoldContext::default()), before);
+    let mut spent = None;
+    while after < candidate.last {
+        let page = journal.lines(candidate.session.clone(), after, PAGE_BYTES, spent.take()).await?;
+        add_lines(&mut fold, &page.bytes, before, candidate.last);
+        if page.last <= after || !page.more {
+            break;
+        }
+        after = page.last;
+        spent = Some(page);
+    }
+    let documents = fold.finish().documents;
+    Ok(documents.into_iter().filter(|document| document.kind == candidate.kind).collect())
+}
+
+/// Folds the events of some lines that are after one position and not after another.
+fn add_lines(fold: &mut Fold, lines: &[u8], after: Seq, until: Seq) {
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        match record::decode_event(line) {
+            Ok(event) if event.seq > after && event.seq <= until => fold.add(&event),
+            Ok(_) => {}
+            // It is not found, and everything else is.
+            Err(error) => debug!(%error, "an event is not indexed"),
+        }
+    }
+}
+
+/// Lists all sessions with the time of their last change, the newest first.
+async fn list_sessions(journal: &Journal) -> Result<Vec<(SessionId, Now)>, ReadError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = journal.list(ListQuery { limit: SESSIONS_PER_READ, after, prefix: None }).await?;
+        let is_last = page.len() < SESSIONS_PER_READ;
+        after = page.last().map(|last| (last.updated_at, last.session.clone()));
+        found.extend(page.into_iter().map(|meta| (meta.session, meta.updated_at)));
+        if is_last {
+            return Ok(found);
+        }
+    }
+}
+
+/// How long changes are collected before they are indexed.
+const COLLECT_DELAY: Duration = Duration::from_millis(250);
+/// The bytes of history that one pass reads.
+const PAGE_BYTES: usize = 256 * 1024;
+/// The number of sessions that one read lists.
+const SESSIONS_PER_READ: usize = 1_024;
