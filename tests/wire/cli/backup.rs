@@ -15,9 +15,10 @@ fn a_backup_under_load_restores_everything_that_was_acknowledged() {
     home.ok(&["run", "--yes", "--name", "second", "$ seq 1 500\n"]);
     home.ok(&["token", "new", "--name", "laptop"]);
     let before = events(&home);
-    // A run that writes during the backup.
-    let mut load = home.start(&["run", "--yes", "--name", "load", "$ while test ! -e stop; do echo line; done\n"]);
-    load.wait_for_line("line");
+    // A run that writes during the backup. Its first step is settled, and so stored, when the second one writes.
+    let steps = "$ echo line\n$ while test ! -e stop; do echo more; done\n";
+    let mut load = home.start(&["run", "--yes", "--name", "load", steps]);
+    load.wait_for_line("more");
     let done = home.ok(&["backup", "all.backup"]);
     assert!(done.starts_with("3 sessions, "), "{done}");
     home.write("stop", "");
