@@ -36,12 +36,12 @@ fn placeholder(word: &str) -> Option<&'static str> {
     is_duration(word).then_some("TIME")
 }
 
-/// `84ms`, `1.2s`, `19s`, `1m01s`.
+/// `84ms`, `1.2s`, `19s`, `1m01s`, `23h59m`.
 fn is_duration(word: &str) -> bool {
     let number = word.trim_end_matches(['m', 's', 'h', 'd']);
     number.len() < word.len()
         && number.starts_with(|c: char| c.is_ascii_digit())
-        && number.chars().all(|c| c.is_ascii_digit() || c == '.' || c == 'm')
+        && number.chars().all(|c| c.is_ascii_digit() || ".dhm".contains(c))
 }
 
 #[test]
@@ -50,5 +50,5 @@ fn only_what_differs_between_runs_is_replaced() {
         normalize("f239  failed   3s  $ sh test.sh  /tmp/x/sum\n  exit 0, 1m01s\n? Approve (appr_01M7)", "/tmp/x");
     assert_eq!(shown, ["ID failed TIME $ sh test.sh /home/ann/sum", "  exit 0, TIME", "? Approve (APPROVAL)"]);
     assert_eq!(normalize("success: 2 steps done", "/x"), ["success: 2 steps done"]);
-    assert_eq!(normalize("in 071d, 30d", "/x"), ["in ID, TIME"]);
+    assert_eq!(normalize("in 071d, 30d, 23h59m, 24h00m", "/x"), ["in ID, TIME, TIME, TIME"]);
 }
