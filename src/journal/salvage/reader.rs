@@ -91,16 +91,27 @@ impl PageReader {
         Ok(whole)
     }
 
-    /// Reads one row; `None` if it cannot be read.
+    /// Reads one row; `None` if it cannot be read. `read` returns `None` for a row that is not the wanted one.
     pub(super) fn row<T>(
         &self,
         location: RowLocation,
-        read: impl FnOnce(TableRow<'_>) -> Option<T>,
+        mut read: impl FnMut(TableRow<'_>) -> Option<T>,
     ) -> rusqlite::Result<Option<T>> {
         self.select(location.page)?;
         let mut statement = self.connection.prepare_cached(ROW)?;
-        let found = statement.query_row([location.row], |row| Ok(TableRow::read(row).and_then(read)));
-        Ok(readable(found)?.flatten())
+        let found = statement.query_row([location.row], |row| Ok(TableRow::read(row).and_then(&mut read)));
+        if let Some(found) = readable(found)?.flatten() {
+            return Ok(Some(found));
+        }
+        // SQLite finds a rowid by binary search, which misses a row whose rowid was damaged: it is out of order, or
+        // equal to another one.
+        let mut found = None;
+        self.rows(location.page, |at, row| {
+            if found.is_none() && at.row == location.row {
+                found = read(row);
+            }
+        })?;
+        Ok(found)
     }
 
     /// Makes `page` the root page of both tables.

@@ -51,6 +51,36 @@ async fn a_flipped_bit_costs_one_page_at_most() {
 }
 
 #[tokio::test]
+async fn a_damaged_rowid_costs_no_event() {
+    let model = Model::new().await;
+    let (mut flips, mut file) = (0, model.checkpointed.clone());
+    for page in 1..file.len() / PAGE_BYTES {
+        for at in rowids(&model.checkpointed, page * PAGE_BYTES) {
+            for bit in 0..7 {
+                file[at] ^= 1 << bit;
+                let found = model.salvage(&file, &[], RowTolerance::OneBit);
+                assert_eq!(found.events, model.events(), "bit {bit} of the rowid at {at}");
+                file[at] ^= 1 << bit;
+                flips += 1;
+            }
+        }
+    }
+    assert!(flips > 100, "{flips} rowids were damaged");
+}
+
+/// Returns the offsets of the last bytes of the rowids in a page, if it is a leaf page of a table.
+fn rowids(file: &[u8], page: usize) -> Vec<usize> {
+    if file[page] != 0x0d {
+        return Vec::new();
+    }
+    let short = |at: usize| usize::from(u16::from_be_bytes([file[at], file[at + 1]]));
+    let end_of_varint = |at: usize| at + file[at..].iter().position(|byte| byte & 0x80 == 0).expect("an end");
+    let cells = (0..short(page + 3)).map(|cell| page + short(page + 8 + 2 * cell));
+    // A cell begins with the length of its record.
+    cells.map(|cell| end_of_varint(end_of_varint(cell) + 1)).collect()
+}
+
+#[tokio::test]
 async fn a_file_truncated_anywhere_keeps_everything_before_the_cut() {
     let model = Model::new().await;
     let mut chance = SeededRandom::new();

@@ -1,7 +1,6 @@
 //! A model for the salvage tests: writes a journal, damages its files, and compares what is recovered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -203,8 +202,8 @@ impl WrittenSession {
             assert!(head.first > reached, "events come once and in order");
             reached = head.last;
             let found = pages.row(*location, |row| {
-                let TableRow::Block { bytes, .. } = row else { return None };
-                Some(bytes.to_vec())
+                let TableRow::Block { header, bytes, .. } = row else { return None };
+                (header == *head).then(|| bytes.to_vec())
             });
             let lines: Vec<_> = self.lines.range(head.first..=head.last).collect();
             assert_eq!(lines.len(), head.count as usize);
@@ -315,15 +314,13 @@ impl RawFile for MemoryFile {
     }
 }
 
-/// A seeded random number generator; the seed is printed.
+/// A seeded random number generator. Its seed is fixed unless the environment names one: a test that fails by chance
+/// says nothing about the change that it ran for.
 pub(super) struct SeededRandom(Random);
 
 impl SeededRandom {
     pub(super) fn new() -> Self {
-        let from_environment = std::env::var("PUSH_SALVAGE_SEED").ok().and_then(|seed| seed.parse().ok());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos() as u64;
-        let seed = from_environment.unwrap_or(now);
-        println!("PUSH_SALVAGE_SEED={seed}");
+        let seed = std::env::var("PUSH_SALVAGE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
         Self(Random::new(seed))
     }
 
