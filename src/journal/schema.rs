@@ -113,6 +113,8 @@ const LOG_LIMIT: i64 = 16 * 1024 * 1024;
 /// Every step from an empty database, in order. A released step never changes.
 const MIGRATIONS: &[(i64, &str)] = &[(1000, INITIAL_TABLES), (1001, LOSSES), (1002, COMMANDS)];
 
+/// The sessions, their events in blocks, their checkpoints, and in `tally` the number of sessions. `reserved` is the
+/// number up to which sequence numbers may have been shown; `seal` is the checksum of a row.
 const INITIAL_TABLES: &str = "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -154,7 +156,8 @@ const INITIAL_TABLES: &str = "CREATE TABLE session (
     ) STRICT;
     INSERT INTO tally VALUES (1, 0);";
 
-/// Recorded losses, uncertain epochs, blocks set aside, and sessions that are being deleted.
+/// Recorded losses, blocks set aside, in `unsure` the ranges of epochs in which something may have been lost, and in
+/// `doomed` the sessions that are being deleted. `life` is the epoch in which a session last reserved numbers.
 const LOSSES: &str = "ALTER TABLE session ADD COLUMN life INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX block_splice ON block (session, first) WHERE count = 0;
     CREATE TABLE unsure (

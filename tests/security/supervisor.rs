@@ -127,9 +127,9 @@ async fn a_killed_daemon_leaves_no_process_of_a_step() {
         let run = Run::new();
         let mut daemon = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test_name(a_daemon_to_be_killed), "--nocapture"])
-            .env("KEEPER_TEST_DIR", run.dir.path())
-            .env("KEEPER_TEST_MARK", &run.mark)
-            .env("KEEPER_TEST_CGROUPS", cgroups)
+            .env("SUPERVISOR_TEST_DIR", run.dir.path())
+            .env("SUPERVISOR_TEST_MARK", &run.mark)
+            .env("SUPERVISOR_TEST_CGROUPS", cgroups)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -150,14 +150,14 @@ async fn a_killed_daemon_leaves_no_process_of_a_step() {
 /// Not a test by itself: the process that [`a_killed_daemon_leaves_no_process_of_a_step`] starts and kills.
 #[tokio::test]
 async fn a_daemon_to_be_killed() {
-    let Ok(dir) = std::env::var("KEEPER_TEST_DIR") else { return };
-    let local = match std::env::var("KEEPER_TEST_CGROUPS").as_deref() {
+    let Ok(dir) = std::env::var("SUPERVISOR_TEST_DIR") else { return };
+    let local = match std::env::var("SUPERVISOR_TEST_CGROUPS").as_deref() {
         Ok("without") => local().without_cgroups(),
         Ok(_) | Err(_) => local(),
     };
-    let env = vec![("MARK".into(), std::env::var_os("KEEPER_TEST_MARK").unwrap()), path_variable()];
+    let env = vec![("MARK".into(), std::env::var_os("SUPERVISOR_TEST_MARK").unwrap()), path_variable()];
     let usual = "(setsid sh -c 'trap \"\" HUP TERM; touch up; sleep 1000; sleep 1000' &); sleep 1000; sleep 1000";
-    let command = std::env::var("KEEPER_TEST_COMMAND").unwrap_or_else(|_| usual.to_owned());
+    let command = std::env::var("SUPERVISOR_TEST_COMMAND").unwrap_or_else(|_| usual.to_owned());
     let step = Step {
         command,
         cwd: dir.into(),

@@ -94,9 +94,9 @@ async fn a_step_that_keeps_stopping_the_holder_ends_with_a_killed_daemon() {
     let command = "H=$(cut -d' ' -f4 /proc/$PPID/stat); touch up; while :; do kill -STOP $H; done";
     let mut daemon = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test_name(super::a_daemon_to_be_killed), "--nocapture"])
-        .env("KEEPER_TEST_DIR", run.dir.path())
-        .env("KEEPER_TEST_MARK", &run.mark)
-        .env("KEEPER_TEST_COMMAND", command)
+        .env("SUPERVISOR_TEST_DIR", run.dir.path())
+        .env("SUPERVISOR_TEST_MARK", &run.mark)
+        .env("SUPERVISOR_TEST_COMMAND", command)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();

@@ -99,12 +99,12 @@ impl Run {
 /// Tells whether this process runs the test alone, as a test that counts resources of the process must; if not,
 /// starts it that way.
 pub(crate) fn is_alone(test: impl Fn()) -> bool {
-    if std::env::var_os("KEEPER_TEST_ALONE").is_some() {
+    if std::env::var_os("SUPERVISOR_TEST_ALONE").is_some() {
         return true;
     }
     let alone = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test_name(test), "--nocapture"])
-        .env("KEEPER_TEST_ALONE", "yes")
+        .env("SUPERVISOR_TEST_ALONE", "yes")
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&alone.stdout);
