@@ -114,7 +114,7 @@ const LOG_LIMIT: i64 = 16 * 1024 * 1024;
 const MIGRATIONS: &[(i64, &str)] = &[(1000, INITIAL_TABLES), (1001, LOSSES), (1002, COMMANDS)];
 
 /// The sessions, their events in blocks, their checkpoints, and in `tally` the number of sessions. `reserved` is the
-/// number up to which sequence numbers may have been shown; `seal` is the checksum of a row.
+/// number up to which sequence numbers may have been shown; `seal` is the checksum of a header and its block.
 const INITIAL_TABLES: &str = "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,

@@ -11,6 +11,8 @@ pub(crate) mod model;
 #[cfg(unix)]
 pub(crate) mod ordinary_user;
 #[cfg(unix)]
+pub(crate) mod program;
+#[cfg(unix)]
 pub(crate) mod pty;
 pub(crate) mod random;
 pub(crate) mod samples;

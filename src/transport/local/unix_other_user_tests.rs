@@ -214,7 +214,7 @@ fn home_for_two_users(test: &str) -> Option<TestHome> {
     }
     let home = TestHome::new();
     open(home.root.path(), 0o755);
-    fs::copy(this_program(), home.root.path().join("program")).unwrap();
+    copy_this_program(&home.root.path().join("program"));
     open(&home.root.path().join("program"), 0o755);
     // Parents are created with mode 0700; they are opened here, so that each defence is tested alone.
     fs::create_dir(home.run().parent().unwrap()).unwrap();
@@ -226,6 +226,14 @@ fn home_for_two_users(test: &str) -> Option<TestHome> {
 fn this_program() -> PathBuf {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { running } else { std::env::current_exe().unwrap() }
+}
+
+/// Copies this program, in another process: a process that another test forks at that time would inherit the descriptor
+/// that the copy is written with, and no program that is open for writing can be executed.
+fn copy_this_program(to: &Path) {
+    let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    let from = if running.exists() { running } else { std::env::current_exe().unwrap() };
+    assert!(Command::new("cp").arg("-L").arg(from).arg(to).status().unwrap().success());
 }
 
 fn open(path: &Path, mode: u32) {

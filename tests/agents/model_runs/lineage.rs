@@ -14,6 +14,7 @@ use crate::model_runs::fixture::{Fixture, turn_with_call};
 use crate::support::daemon::{Client, Daemon, wait_until};
 use crate::support::model::{Reply, ServerDialect};
 use crate::support::ordinary_user::also_as_an_ordinary_user;
+use crate::support::program::copy_program;
 use crate::support::test_name::test_name;
 
 /// Attempts of a command without confinement to let one of its processes approve: a name, and a shell script.
@@ -318,7 +319,7 @@ fn calls_program(workspace: &Path) -> String {
     let mut program = std::env::current_exe().expect("this program");
     if program.starts_with("/tmp") {
         let copy = workspace.join("calls");
-        fs::copy(&program, &copy).expect("a copy of this program");
+        copy_program(&program, &copy);
         program = copy;
     }
     format!("{} --exact {} --nocapture", program.display(), test_name(run_the_call_of_a_step))

@@ -18,6 +18,7 @@ use super::fixture::own_program;
 use super::{agent_calls, calls_process};
 use crate::support::daemon::wait_until;
 use crate::support::ordinary_user::with_an_ordinary_user;
+use crate::support::program::copy_program;
 use crate::support::test_name::test_name;
 
 /// An attempt by name.
@@ -504,7 +505,7 @@ fn calls_program(workspace: &Path) -> String {
     let mut program = own_program();
     if program.starts_with("/tmp") {
         let copy = workspace.join("calls");
-        fs::copy(&program, &copy).unwrap();
+        copy_program(&program, &copy);
         program = copy;
     }
     format!("{} --exact {} --nocapture", program.display(), test_name(run_the_call_of_a_step))

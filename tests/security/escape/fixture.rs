@@ -25,6 +25,7 @@ use super::outside::{
     self, Listeners, SECRET, Victim, describe_tree, first_difference, machine_state, marked_processes,
 };
 use crate::support::ordinary_user::visible_dir;
+use crate::support::program::copy_program;
 use crate::support::skip::skip;
 use crate::support::test_name::test_name;
 
@@ -402,10 +403,10 @@ fn link_or_copy(program: &Path, to: &Path) {
     let name = format!("copy-{}-{}", std::process::id(), to.file_name().unwrap().display());
     let copy = visible_dir().join(name);
     if !copy.exists() {
-        fs::copy(program, &copy).unwrap();
+        copy_program(program, &copy);
     }
     if fs::hard_link(&copy, to).is_err() {
-        fs::copy(program, to).unwrap();
+        copy_program(program, to);
     }
 }
 
