@@ -11,20 +11,20 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 /// Connects the relays to a connection and returns the reading end.
-pub(crate) fn through_relays(mut stream: TcpStream) -> impl Read {
+pub(crate) fn connect_relays(mut stream: TcpStream) -> impl Read {
     let file = tempfile::tempfile().expect("a file");
-    let (mut keeper, mut kept) = UnixStream::pair().expect("a pair of sockets");
-    let (end, mut printer) = io::pipe().expect("a pipe");
+    let (mut store_tx, mut store_rx) = UnixStream::pair().expect("a pair of sockets");
+    let (end, mut pipe_writer) = io::pipe().expect("a pipe");
     thread::spawn(move || {
         let mut at = 0;
-        copy(&mut stream, &mut keeper, || {
+        copy(&mut stream, &mut store_tx, || {
             for piece in [&[0; 24][..], &[0; 4096]].iter().cycle().take(4) {
                 file.write_all_at(piece, at).expect("room for it");
                 at += piece.len() as u64;
             }
         });
     });
-    thread::spawn(move || copy(&mut kept, &mut printer, || {}));
+    thread::spawn(move || copy(&mut store_rx, &mut pipe_writer, || {}));
     end
 }
 

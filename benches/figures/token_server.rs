@@ -89,7 +89,7 @@ impl TokenServer {
 
     /// Reads an answer through the relays and returns when each token arrived.
     pub(crate) fn read_relayed(&self) -> Vec<Instant> {
-        self.read(relay::through_relays(self.ask()))
+        self.read(relay::connect_relays(self.ask()))
     }
 
     fn ask(&self) -> TcpStream {

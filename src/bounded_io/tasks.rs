@@ -69,10 +69,10 @@ impl Slots {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FileTaskError {
     /// The file system did not answer before the deadline.
-    #[error("the file system did not answer within {0:?}; is it a mount that hangs?")]
+    #[error("the file system did not answer within {0:?}; check whether its mount responds")]
     TimedOut(Duration),
     /// All slots were taken, and none was given back before the deadline.
-    #[error("too many file operations wait for a file system that does not answer; is it a mount that hangs?")]
+    #[error("too many file operations wait for a file system that does not answer; check whether its mount responds")]
     Busy,
     /// The work panicked.
     #[error("the daemon failed while it read a file")]

@@ -107,7 +107,7 @@ pub(crate) enum CliError {
         name: String,
     },
     /// The events with the outcome of the run are lost.
-    #[error("the outcome of the run is unknown: its events are lost")]
+    #[error("the outcome of the run is unknown: its events are lost; `push log SESSION` shows what is left")]
     OutcomeLost,
     /// The session has no run to wait for.
     #[error("session {session} has no run yet")]

@@ -15,7 +15,7 @@ use super::purge::lock_state;
 use super::sanitize::sanitize_line;
 use crate::journal::backup;
 
-/// Put the data of a backup in place
+/// Restore the data of a backup
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Refuses to replace existing data. With --force the daemon is stopped, and the whole state directory is renamed and kept beside the new one.\n\nExamples:\n  push restore ~/push.backup\n  push restore ~/push.backup --force"

@@ -49,7 +49,7 @@ pub enum MissingDaemon {
 #[derive(Debug, thiserror::Error)]
 pub enum UnreachableError {
     /// No daemon listens, and the client was not allowed to start one.
-    #[error("pushd is not running")]
+    #[error("pushd is not running; `push daemon start` starts it")]
     NotRunning,
     /// The socket exists, but connecting to it failed.
     #[error("cannot connect to pushd at {}", .path.display())]
@@ -74,7 +74,7 @@ pub enum UnreachableError {
         output: String,
     },
     /// The daemon did not answer in time.
-    #[error("pushd at {} does not answer", .path.display())]
+    #[error("pushd at {} does not answer; `push doctor` looks for the cause", .path.display())]
     NoAnswer {
         /// The socket.
         path: PathBuf,

@@ -108,7 +108,7 @@ impl OpenError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
     /// The session is not stored, and the batch does not create it.
-    #[error("there is no such session")]
+    #[error("the session does not exist; `push sessions` lists the sessions")]
     NoSuchSession,
     /// The session to create is stored already.
     #[error("the session exists already")]

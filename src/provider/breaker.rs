@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 /// When the breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
+pub struct BreakerPolicy {
     /// The number of consecutive failed runs that opens it.
     pub failure_threshold: u32,
     /// How long it stays open before a probe.
     pub open_duration: Duration,
 }
 
-impl Default for Policy {
+impl Default for BreakerPolicy {
     fn default() -> Self {
         Self { failure_threshold: 5, open_duration: Duration::from_secs(30) }
     }
@@ -23,7 +23,7 @@ impl Default for Policy {
 
 /// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// Requests are admitted.
     Closed,
     /// Requests are refused.
@@ -32,7 +32,7 @@ pub enum State {
     HalfOpen,
 }
 
-impl State {
+impl BreakerState {
     /// Returns the name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl State {
 
 /// The admission of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub enum BreakerAdmission {
     /// Admitted.
     Pass,
     /// Admitted as the probe, whose outcome decides the state.
@@ -68,7 +68,7 @@ pub struct Counts {
 /// The circuit breaker of one server.
 #[derive(Debug, Clone)]
 pub struct Breaker {
-    policy: Policy,
+    policy: BreakerPolicy,
     opened_at: Option<Instant>,
     probing: ProbeState,
     counts: Counts,
@@ -83,31 +83,31 @@ enum ProbeState {
 
 impl Breaker {
     /// Creates a closed breaker.
-    pub const fn new(policy: Policy) -> Self {
+    pub const fn new(policy: BreakerPolicy) -> Self {
         let counts = Counts { consecutive_failures: 0, opened: 0, refused: 0 };
         Self { policy, opened_at: None, probing: ProbeState::Idle, counts }
     }
 
     /// Decides whether a request is admitted now.
-    pub fn admit(&mut self, now: Instant) -> Admission {
-        let Some(opened_at) = self.opened_at else { return Admission::Pass };
+    pub fn admit(&mut self, now: Instant) -> BreakerAdmission {
+        let Some(opened_at) = self.opened_at else { return BreakerAdmission::Pass };
         let left = self.policy.open_duration.saturating_sub(now.saturating_duration_since(opened_at));
         if left.is_zero() && self.probing == ProbeState::Idle {
             self.probing = ProbeState::InProgress;
-            return Admission::Probe;
+            return BreakerAdmission::Probe;
         }
         self.counts.refused = self.counts.refused.saturating_add(1);
         // Other requests wait at least as long as a probe may need.
-        Admission::Refused(left.max(MIN_PROBE_WAIT))
+        BreakerAdmission::Refused(left.max(MIN_PROBE_WAIT))
     }
 
     /// Admits a request in every state; if the breaker is not closed the request is a probe.
-    pub fn admit_always(&mut self) -> Admission {
+    pub fn admit_always(&mut self) -> BreakerAdmission {
         if self.opened_at.is_none() {
-            return Admission::Pass;
+            return BreakerAdmission::Pass;
         }
         self.probing = ProbeState::InProgress;
-        Admission::Probe
+        BreakerAdmission::Probe
     }
 
     /// Records that the server responds: it started to answer, or it rejected a request for a reason of its own.
@@ -125,9 +125,9 @@ impl Breaker {
     }
 
     /// Records the failure of a request with this admission.
-    pub fn record_failure(&mut self, admission: Admission, now: Instant) {
+    pub fn record_failure(&mut self, admission: BreakerAdmission, now: Instant) {
         self.counts.consecutive_failures = self.counts.consecutive_failures.saturating_add(1);
-        let probed = admission == Admission::Probe;
+        let probed = admission == BreakerAdmission::Probe;
         let enough = self.counts.consecutive_failures >= self.policy.failure_threshold;
         if probed || (self.opened_at.is_none() && enough) {
             self.opened_at = Some(now);
@@ -138,18 +138,18 @@ impl Breaker {
 
     /// Records a request that was dropped without an outcome; if it was the probe, another request may become the
     /// probe.
-    pub fn record_abandoned(&mut self, admission: Admission) {
-        if admission == Admission::Probe {
+    pub fn record_abandoned(&mut self, admission: BreakerAdmission) {
+        if admission == BreakerAdmission::Probe {
             self.probing = ProbeState::Idle;
         }
     }
 
     /// Returns the state at `now`.
-    pub fn state(&self, now: Instant) -> State {
+    pub fn state(&self, now: Instant) -> BreakerState {
         match self.opened_at {
-            None => State::Closed,
-            Some(at) if now.saturating_duration_since(at) < self.policy.open_duration => State::Open,
-            Some(_) => State::HalfOpen,
+            None => BreakerState::Closed,
+            Some(at) if now.saturating_duration_since(at) < self.policy.open_duration => BreakerState::Open,
+            Some(_) => BreakerState::HalfOpen,
         }
     }
 
@@ -176,20 +176,20 @@ const MIN_PROBE_WAIT: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
 
-    const POLICY: Policy = Policy { failure_threshold: 3, open_duration: Duration::from_secs(30) };
+    const POLICY: BreakerPolicy = BreakerPolicy { failure_threshold: 3, open_duration: Duration::from_secs(30) };
 
     #[test]
     fn it_opens_after_consecutive_failures_and_a_success_resets_the_count() {
         let (mut breaker, now) = fresh();
-        breaker.record_failure(Admission::Pass, now);
-        breaker.record_failure(Admission::Pass, now);
+        breaker.record_failure(BreakerAdmission::Pass, now);
+        breaker.record_failure(BreakerAdmission::Pass, now);
         breaker.record_success();
-        breaker.record_failure(Admission::Pass, now);
-        breaker.record_failure(Admission::Pass, now);
-        assert_eq!((breaker.state(now), breaker.admit(now)), (State::Closed, Admission::Pass));
-        breaker.record_failure(Admission::Pass, now);
-        assert_eq!(breaker.state(now), State::Open);
-        assert_eq!(breaker.admit(now), Admission::Refused(POLICY.open_duration));
+        breaker.record_failure(BreakerAdmission::Pass, now);
+        breaker.record_failure(BreakerAdmission::Pass, now);
+        assert_eq!((breaker.state(now), breaker.admit(now)), (BreakerState::Closed, BreakerAdmission::Pass));
+        breaker.record_failure(BreakerAdmission::Pass, now);
+        assert_eq!(breaker.state(now), BreakerState::Open);
+        assert_eq!(breaker.admit(now), BreakerAdmission::Refused(POLICY.open_duration));
         assert_eq!(breaker.counts(), Counts { consecutive_failures: 3, opened: 1, refused: 1 });
     }
 
@@ -198,78 +198,81 @@ mod tests {
         let (mut breaker, now) = fresh();
         for _ in 0..3 {
             breaker.record_response();
-            breaker.record_failure(Admission::Pass, now);
+            breaker.record_failure(BreakerAdmission::Pass, now);
         }
-        assert_eq!(breaker.state(now), State::Open);
+        assert_eq!(breaker.state(now), BreakerState::Open);
     }
 
     #[test]
     fn one_probe_is_admitted_after_the_pause_and_its_success_closes_the_breaker() {
         let (mut breaker, later) = opened();
-        assert_eq!(breaker.state(later), State::HalfOpen);
-        assert_eq!(breaker.admit(later), Admission::Probe);
-        assert_eq!(breaker.admit(later), Admission::Refused(MIN_PROBE_WAIT));
+        assert_eq!(breaker.state(later), BreakerState::HalfOpen);
+        assert_eq!(breaker.admit(later), BreakerAdmission::Probe);
+        assert_eq!(breaker.admit(later), BreakerAdmission::Refused(MIN_PROBE_WAIT));
         breaker.record_response();
-        assert_eq!((breaker.state(later), breaker.admit(later)), (State::Closed, Admission::Pass));
+        assert_eq!((breaker.state(later), breaker.admit(later)), (BreakerState::Closed, BreakerAdmission::Pass));
         assert_eq!(breaker.counts().consecutive_failures, 0);
     }
 
     #[test]
     fn a_failed_probe_reopens_the_breaker_for_the_full_pause() {
         let (mut breaker, later) = opened();
-        assert_eq!(breaker.admit(later), Admission::Probe);
-        breaker.record_failure(Admission::Probe, later);
-        assert_eq!(breaker.state(later), State::Open);
-        assert_eq!(breaker.admit(later), Admission::Refused(POLICY.open_duration));
+        assert_eq!(breaker.admit(later), BreakerAdmission::Probe);
+        breaker.record_failure(BreakerAdmission::Probe, later);
+        assert_eq!(breaker.state(later), BreakerState::Open);
+        assert_eq!(breaker.admit(later), BreakerAdmission::Refused(POLICY.open_duration));
         assert_eq!(breaker.counts().opened, 2);
-        assert_eq!(breaker.admit(later + POLICY.open_duration), Admission::Probe);
+        assert_eq!(breaker.admit(later + POLICY.open_duration), BreakerAdmission::Probe);
     }
 
     #[test]
     fn an_unconditional_admission_probes_an_open_breaker_before_its_pause_ends() {
         let (mut breaker, now) = fresh();
-        assert_eq!(breaker.admit_always(), Admission::Pass);
-        (0..3).for_each(|_| breaker.record_failure(Admission::Pass, now));
-        assert_eq!(breaker.admit(now), Admission::Refused(POLICY.open_duration));
-        assert_eq!(breaker.admit_always(), Admission::Probe);
+        assert_eq!(breaker.admit_always(), BreakerAdmission::Pass);
+        (0..3).for_each(|_| breaker.record_failure(BreakerAdmission::Pass, now));
+        assert_eq!(breaker.admit(now), BreakerAdmission::Refused(POLICY.open_duration));
+        assert_eq!(breaker.admit_always(), BreakerAdmission::Probe);
         breaker.record_response();
-        assert_eq!((breaker.state(now), breaker.admit(now)), (State::Closed, Admission::Pass));
+        assert_eq!((breaker.state(now), breaker.admit(now)), (BreakerState::Closed, BreakerAdmission::Pass));
     }
 
     #[test]
     fn a_dropped_probe_allows_another() {
         let (mut breaker, later) = opened();
         let probe = breaker.admit(later);
-        breaker.record_abandoned(Admission::Pass);
+        breaker.record_abandoned(BreakerAdmission::Pass);
         assert_eq!(
             breaker.admit(later),
-            Admission::Refused(MIN_PROBE_WAIT),
+            BreakerAdmission::Refused(MIN_PROBE_WAIT),
             "the end of another request does not end the probe"
         );
         breaker.record_abandoned(probe);
-        assert_eq!(breaker.admit(later), Admission::Probe);
+        assert_eq!(breaker.admit(later), BreakerAdmission::Probe);
     }
 
     #[test]
     fn a_late_failure_does_not_extend_the_pause() {
         let (mut breaker, now) = fresh();
-        (0..3).for_each(|_| breaker.record_failure(Admission::Pass, now));
-        breaker.record_failure(Admission::Pass, now + Duration::from_secs(29));
-        assert_eq!(breaker.state(now + POLICY.open_duration), State::HalfOpen);
+        (0..3).for_each(|_| breaker.record_failure(BreakerAdmission::Pass, now));
+        breaker.record_failure(BreakerAdmission::Pass, now + Duration::from_secs(29));
+        assert_eq!(breaker.state(now + POLICY.open_duration), BreakerState::HalfOpen);
         assert_eq!(breaker.counts().opened, 1);
     }
 
     #[test]
     fn a_late_failure_of_an_earlier_request_is_not_counted_as_the_probe() {
         let (mut breaker, later) = opened();
-        assert_eq!(breaker.admit(later), Admission::Probe);
-        breaker.record_failure(Admission::Pass, later);
-        assert_eq!((breaker.state(later), breaker.admit(later)), (State::HalfOpen, Admission::Refused(MIN_PROBE_WAIT)));
+        assert_eq!(breaker.admit(later), BreakerAdmission::Probe);
+        breaker.record_failure(BreakerAdmission::Pass, later);
+        assert_eq!(
+            (breaker.state(later), breaker.admit(later)),
+            (BreakerState::HalfOpen, BreakerAdmission::Refused(MIN_PROBE_WAIT))
+        );
     }
 
     fn opened() -> (Breaker, Instant) {
         let (mut breaker, now) = fresh();
-        (0..3).for_each(|_| breaker.record_failure(Admission::Pass, now));
+        (0..3).for_each(|_| breaker.record_failure(BreakerAdmission::Pass, now));
         (breaker, now + POLICY.open_duration)
     }
 

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::breaker::{Admission, Breaker, Counts, Policy, State};
+use super::breaker::{Breaker, BreakerAdmission, BreakerPolicy, BreakerState, Counts};
 use super::error::{ModelError, ModelErrorKind};
 
 /// The shared circuit breaker of one server.
@@ -55,31 +55,31 @@ impl RunAdmission {
 
     /// Sets whether the failure of the run is counted, and returns the previous value.
     fn set_failure(&self, failure: Failure) -> Failure {
-        let mut standing = self.admitted();
-        standing.as_mut().map_or(Failure::NotCounted, |standing| std::mem::replace(&mut standing.failure, failure))
+        let mut admitted = self.admitted();
+        admitted.as_mut().map_or(Failure::NotCounted, |admitted| std::mem::replace(&mut admitted.failure, failure))
     }
 }
 
 impl Circuit {
     /// Creates a closed breaker.
-    pub(super) const fn new(policy: Policy) -> Self {
+    pub(super) const fn new(policy: BreakerPolicy) -> Self {
         Self(Mutex::new(Breaker::new(policy)))
     }
 
     /// Requests a permit for one request of a run; the error is the approximate wait.
     pub(super) fn admit(self: &Arc<Self>, run: &Arc<RunAdmission>) -> Result<CircuitPermit, Duration> {
-        let mut standing = run.admitted();
-        let known = standing.as_ref().is_some_and(|standing| Arc::ptr_eq(&standing.circuit, self));
+        let mut admitted = run.admitted();
+        let known = admitted.as_ref().is_some_and(|admitted| Arc::ptr_eq(&admitted.circuit, self));
         let admission = match (known, run.starter) {
-            (true, _) => Admission::Pass,
+            (true, _) => BreakerAdmission::Pass,
             (false, Starter::Person) => self.breaker().admit_always(),
             (false, Starter::Program) => self.breaker().admit(Instant::now()),
         };
-        if let Admission::Refused(wait) = admission {
+        if let BreakerAdmission::Refused(wait) = admission {
             return Err(wait);
         }
         if !known {
-            *standing = Some(AdmittedCircuit { circuit: Arc::clone(self), failure: Failure::NotCounted });
+            *admitted = Some(AdmittedCircuit { circuit: Arc::clone(self), failure: Failure::NotCounted });
         }
         Ok(CircuitPermit {
             circuit: Arc::clone(self),
@@ -90,7 +90,7 @@ impl Circuit {
     }
 
     /// Returns the state and the counters.
-    pub(super) fn snapshot(&self) -> (State, Counts) {
+    pub(super) fn snapshot(&self) -> (BreakerState, Counts) {
         let breaker = self.breaker();
         (breaker.state(Instant::now()), breaker.counts())
     }
@@ -105,7 +105,7 @@ impl Circuit {
 pub(super) struct CircuitPermit {
     circuit: Arc<Circuit>,
     run: Arc<RunAdmission>,
-    admission: Admission,
+    admission: BreakerAdmission,
     state: PermitState,
 }
 

@@ -21,9 +21,9 @@ pub struct Limits {
     /// The limits on one response.
     pub turn: TurnLimits,
     /// When a request is retried.
-    pub retry: retry::Policy,
+    pub retry: retry::RetryPolicy,
     /// When the circuit breaker of a server opens.
-    pub breaker: breaker::Policy,
+    pub breaker: breaker::BreakerPolicy,
 }
 
 /// The limits on one response.
@@ -49,8 +49,8 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(300),
             lookup_timeout: Duration::from_secs(5),
             turn: TurnLimits::default(),
-            retry: retry::Policy::default(),
-            breaker: breaker::Policy::default(),
+            retry: retry::RetryPolicy::default(),
+            breaker: breaker::BreakerPolicy::default(),
         }
     }
 }

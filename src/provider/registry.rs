@@ -17,7 +17,7 @@ use super::keys::{Key, KeySource, KeyStore, Keyring, KeyringUse, ResolvedKey};
 use super::limits::Limits;
 use super::model::{Request, Thinking};
 use super::playbook;
-use super::retry::Policy;
+use super::retry::RetryPolicy;
 use super::target::Target;
 use super::turn_stream::TurnStream;
 use super::window::WindowCache;
@@ -104,7 +104,7 @@ pub struct CircuitReport {
     /// Its base URL.
     pub base_url: String,
     /// The state of the breaker.
-    pub state: breaker::State,
+    pub state: breaker::BreakerState,
     /// The counters of the breaker.
     pub counts: breaker::Counts,
 }
@@ -216,7 +216,7 @@ impl ModelRegistry {
 
     /// Returns the breaker state of the server that a provider uses with this environment; `None` before its first
     /// request.
-    pub fn circuit_state(&self, provider: &str, environment: &Environment) -> Option<breaker::State> {
+    pub fn circuit_state(&self, provider: &str, environment: &Environment) -> Option<breaker::BreakerState> {
         let endpoint = self.endpoint(provider, self.settings(provider).ok()?, environment).ok()?;
         let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         Some(circuits.get(&endpoint.origin())?.circuit.snapshot().0)
@@ -315,7 +315,7 @@ impl ModelRegistry {
         if circuits.values().map(|server| server.providers.len()).sum::<usize>() >= MAX_CIRCUITS {
             // Endpoints come from clients, so their number is unbounded: evict closed breakers that are not in use.
             circuits.retain(|_, server| {
-                Arc::strong_count(&server.circuit) > 1 || server.circuit.snapshot().0 != breaker::State::Closed
+                Arc::strong_count(&server.circuit) > 1 || server.circuit.snapshot().0 != breaker::BreakerState::Closed
             });
         }
         let server = circuits.entry(endpoint.origin()).or_insert_with(|| Server {
@@ -353,10 +353,10 @@ impl ModelHandle {
 
     /// Starts one turn like [`ModelHandle::start_turn`], without retries.
     pub fn start_turn_without_retry(&self, request: &Request) -> TurnStream {
-        self.start_turn_with(request, Policy { attempts: 1, ..self.target.limits.retry })
+        self.start_turn_with(request, RetryPolicy { attempts: 1, ..self.target.limits.retry })
     }
 
-    fn start_turn_with(&self, request: &Request, policy: Policy) -> TurnStream {
+    fn start_turn_with(&self, request: &Request, policy: RetryPolicy) -> TurnStream {
         let run = self.run.clone().unwrap_or_else(|| Arc::new(RunAdmission::new(Starter::Program)));
         TurnStream::new(Arc::clone(&self.target), request, policy, run)
     }

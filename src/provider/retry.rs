@@ -10,7 +10,7 @@ use crate::backoff::Backoff;
 
 /// When a request is retried.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Policy {
+pub struct RetryPolicy {
     /// The number of attempts in total; 1 means no retry.
     pub attempts: u32,
     /// The first pause, before jitter shortens it.
@@ -21,7 +21,7 @@ pub struct Policy {
     pub max_retry_after: Duration,
 }
 
-impl Default for Policy {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             attempts: 4,
@@ -41,7 +41,7 @@ pub enum RetryDecision {
     Fail(ModelError),
 }
 
-impl Policy {
+impl RetryPolicy {
     /// Decides what follows the failure of attempt `attempt` (from 1); `chance` is a random number between 0 and 1.
     ///
     /// A pause is at least half of the exponential backoff, and at least as long as the server asks for.
@@ -103,26 +103,26 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_maximum_and_jitter_takes_at_most_half() {
-        let policy = Policy { attempts: 9, max_pause: Duration::from_secs(3), ..Policy::default() };
+        let policy = RetryPolicy { attempts: 9, max_pause: Duration::from_secs(3), ..RetryPolicy::default() };
         let pauses = |chance| -> Vec<u128> {
             (1..=5).map(|attempt| delay_of(policy.decide(attempt, failed(), chance)).as_millis()).collect()
         };
         assert_eq!(pauses(1.0), [500, 1000, 2000, 3000, 3000]);
         assert_eq!(pauses(0.0), [250, 500, 1000, 1500, 1500]);
-        let endless = Policy { attempts: u32::MAX, ..policy };
+        let endless = RetryPolicy { attempts: u32::MAX, ..policy };
         assert_eq!(delay_of(endless.decide(u32::MAX - 1, failed(), 7.0)), Duration::from_secs(3));
     }
 
     #[test]
     fn no_retry_follows_the_last_attempt() {
-        let policy = Policy { attempts: 2, ..Policy::default() };
+        let policy = RetryPolicy { attempts: 2, ..RetryPolicy::default() };
         assert!(matches!(policy.decide(1, failed(), 0.5), RetryDecision::RetryAfter(_)));
         assert_eq!(policy.decide(2, failed(), 0.5), RetryDecision::Fail(failed()));
     }
 
     #[test]
     fn only_transient_errors_are_retried() {
-        let policy = Policy::default();
+        let policy = RetryPolicy::default();
         for kind in ModelErrorKind::ALL {
             let expected = matches!(
                 kind,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_honoured_up_to_its_limit() {
-        let policy = Policy::default();
+        let policy = RetryPolicy::default();
         let asking = |seconds| ModelError { retry_after: Some(Duration::from_secs(seconds)), ..failed() };
         assert_eq!(policy.decide(1, asking(60), 0.5), RetryDecision::RetryAfter(Duration::from_secs(60)));
         assert_eq!(policy.decide(1, asking(0), 1.0), RetryDecision::RetryAfter(Duration::from_millis(500)));

@@ -22,7 +22,7 @@ use super::error::{ModelError, ModelErrorKind};
 use super::http::{BodyFrame, ResponseBody, body_error, read_body, timeout_error};
 use super::limits::TurnLimits;
 use super::model::{Delta, Request, StopReason, TurnEnd, Usage};
-use super::retry::{Policy, RetryDecision};
+use super::retry::{RetryDecision, RetryPolicy};
 use super::target::Target;
 use crate::backoff::{Backoff, random_fraction};
 
@@ -51,7 +51,7 @@ struct LoadingWait {
 /// The request, identical for every attempt.
 struct PreparedRequest {
     target: Arc<Target>,
-    policy: Policy,
+    policy: RetryPolicy,
     path: &'static str,
     body: Bytes,
     decoder: fn(TurnLimits, String) -> Box<dyn ResponseDecoder>,
@@ -105,7 +105,7 @@ enum FailureAction {
 
 impl TurnStream {
     /// Prepares a turn; nothing is sent before the first call of [`TurnStream::next`] or [`TurnStream::next_item`].
-    pub(super) fn new(target: Arc<Target>, request: &Request, policy: Policy, run: Arc<RunAdmission>) -> Self {
+    pub(super) fn new(target: Arc<Target>, request: &Request, policy: RetryPolicy, run: Arc<RunAdmission>) -> Self {
         let EncodedTurn { path, body, decoder } = target.encode(request);
         let body = Bytes::from(body.to_string());
         // Equal for every attempt, and different for every turn of a conversation.

@@ -44,7 +44,7 @@ pub enum CheckpointError {
     #[error("unsupported version {0}")]
     Version(u32),
     /// An earlier version wrote it without folding events of a kind that this version knows.
-    #[error("it was written without the effect of {0} events")]
+    #[error("it was written by a version that did not know {0} events")]
     Incomplete(String),
     /// One of its lines is an event of another kind than its field requires.
     #[error("a field holds an event of the wrong kind")]

@@ -221,15 +221,15 @@ pub(super) struct OutputPipes {
 }
 
 /// Requests the stop of a step when it is dropped without being disarmed, as happens when a future is cancelled.
-pub(super) struct StopOnDrop<'a>(pub(super) &'a SupervisorHandle);
+pub(super) struct StopGuard<'a>(pub(super) &'a SupervisorHandle);
 
-impl StopOnDrop<'_> {
+impl StopGuard<'_> {
     pub(super) fn disarm(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for StopOnDrop<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.request_stop();
     }

@@ -25,7 +25,7 @@ use super::pump;
 use super::repository;
 use super::scratch::ScratchDir;
 use super::step::{Chunk, Step, StepEnd, StepError, StopTimeoutError};
-use super::supervisor_handle::{GRACE, StopOnDrop, SupervisorHandle, SupervisorResources};
+use super::supervisor_handle::{GRACE, StopGuard, SupervisorHandle, SupervisorResources};
 use super::supervisor_protocol::{self, ActiveLayers, RequestOptions};
 use super::workspace::FileId;
 use crate::bounded_io::{FileTaskError, FileTasks};
@@ -94,7 +94,7 @@ impl RunTree {
         let spawned = spawned.map_err(|source| StepError::SupervisorSpawn { path: path.to_path_buf(), source })?;
         let resources = self.state.supervisor_resources(&spawned);
         let (supervisor, outputs) = SupervisorHandle::monitor(spawned, resources);
-        let unfinished = StopOnDrop(&supervisor);
+        let unfinished = StopGuard(&supervisor);
         self.state.track(&supervisor);
         let end = tokio::select! {
             biased;

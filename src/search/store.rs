@@ -39,7 +39,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// SQLite returned an error.
-    #[error("the search index failed")]
+    #[error("the search index failed; `push doctor` checks it")]
     Sqlite(#[from] rusqlite::Error),
 }
 

@@ -94,7 +94,7 @@ impl ToolContext {
         work: impl FnOnce(&FsContext) -> Result<T, ToolError> + Send + 'static,
     ) -> Result<T, ToolError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let _when_dropped = StopWhenDropped(Arc::clone(&stop));
+        let _when_dropped = StopGuard(Arc::clone(&stop));
         let site = FsContext {
             workspace: self.workspace.clone(),
             limits: self.limits,
@@ -122,9 +122,9 @@ impl ToolContext {
     }
 }
 
-struct StopWhenDropped(Arc<AtomicBool>);
+struct StopGuard(Arc<AtomicBool>);
 
-impl Drop for StopWhenDropped {
+impl Drop for StopGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -179,7 +179,7 @@ impl FsContext {
             workspace,
             limits,
             redact: Arc::new(str::to_owned),
-            safe_cut: Arc::new(floor_char_boundary),
+            safe_cut: Arc::new(str::floor_char_boundary),
             approved_digest: None,
             home: None,
             config_home: None,
@@ -269,9 +269,4 @@ impl BoundedItems {
     pub(super) fn finish(self) -> (Vec<Value>, bool) {
         (self.items, self.truncated)
     }
-}
-
-/// The last character boundary at or before `at`.
-pub(super) fn floor_char_boundary(text: &str, at: usize) -> usize {
-    text.floor_char_boundary(at)
 }

@@ -2,7 +2,7 @@
 
 use similar::TextDiff;
 
-use super::context::{RedactFn, floor_char_boundary};
+use super::context::RedactFn;
 use super::edit::PlannedChange;
 use crate::kernel::event::Diff;
 
@@ -40,7 +40,7 @@ impl FileDiff {
 pub(super) fn result_diff(text: &str, redact: &RedactFn, max_bytes: usize) -> Option<Diff> {
     // A secret that is redacted first cannot be cut in two.
     let mut text = redact(text);
-    let cut = floor_char_boundary(&text, max_bytes);
+    let cut = text.floor_char_boundary(max_bytes);
     let truncated = cut < text.len();
     text.truncate(cut);
     (!text.is_empty()).then_some(Diff { text, truncated })

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::context::{FsContext, floor_char_boundary};
+use super::context::FsContext;
 use super::error::{ToolError, ToolErrorKind};
 use super::partial_pem::{KEY_BYTES_MAX, redact_after};
 use super::{
@@ -181,7 +181,7 @@ impl LineWindow {
         let begun = u64::from(!self.page.is_empty() && !self.page.ends_with(b"\n"));
         let mut text = redact_after(&self.text_before, &String::from_utf8_lossy(&self.page), &fs_context.redact);
         if cut_line {
-            text.truncate(floor_char_boundary(&text, self.byte_limit));
+            text.truncate(text.floor_char_boundary(self.byte_limit));
             let head = format!("[line {} is long: its first {} bytes", self.first, text.len());
             return Ok(format!("{head}; the file has {total} lines]\n{text}"));
         }

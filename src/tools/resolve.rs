@@ -69,7 +69,6 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::sync::Arc;
 
-    use super::super::context::floor_char_boundary;
     use super::super::{Limits, Network, PinnedAddresses, ToolSet};
     use super::*;
     use crate::sandbox::workspace::{DeniedPaths, WorkspaceDir};
@@ -102,7 +101,7 @@ mod tests {
             addresses: Arc::new(PinnedAddresses::with_system_resolver()),
             limits: Limits::default(),
             redact: Arc::new(str::to_owned),
-            safe_cut: Arc::new(floor_char_boundary),
+            safe_cut: Arc::new(str::floor_char_boundary),
             approved_digest: None,
         }
     }

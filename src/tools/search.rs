@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::context::{BoundedItems, FsContext, floor_char_boundary};
+use super::context::{BoundedItems, FsContext};
 use super::error::{ToolError, ToolErrorKind};
 use super::ignores::IgnoreRules;
 use super::partial_pem;
@@ -421,7 +421,7 @@ impl Sink for MatchSink<'_> {
         let line = line.trim_end_matches(['\n', '\r']);
         let before = if self.key_seen.get() { self.text_before(found.absolute_byte_offset())? } else { Vec::new() };
         let mut text = partial_pem::redact_after(&before, line, &self.site.redact);
-        let cut = floor_char_boundary(&text, self.site.limits.hit_bytes);
+        let cut = text.floor_char_boundary(self.site.limits.hit_bytes);
         if cut < text.len() {
             text.truncate(cut);
             text.push('…');

@@ -56,7 +56,7 @@ pub enum JsonError {
         key: String,
     },
     /// A `\u` escape is an unpaired surrogate.
-    #[error("half of a surrogate pair at byte {at}")]
+    #[error("an unpaired surrogate at byte {at}")]
     LoneSurrogate {
         /// Where the escape starts.
         at: usize,

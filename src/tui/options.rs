@@ -84,6 +84,6 @@ pub(crate) enum TuiError {
     #[error("cannot use the terminal")]
     Terminal(#[from] io::Error),
     /// The task that owns the connection has ended without a report.
-    #[error("the connection to pushd has failed because of a defect in push")]
+    #[error("the connection to pushd has failed because of a defect in push; run the command again")]
     ConnectionTask,
 }

@@ -221,7 +221,7 @@ async fn the_first_commit_of_a_repository_is_previewed_and_made() {
 async fn nothing_of_a_repository_is_run() {
     let fixture = Fixture::repository();
     let trap = fixture.path("trap");
-    fs::write(&trap, format!("#!/bin/sh\necho $0 >> {}\n", fixture.path("sprung").display())).unwrap();
+    fs::write(&trap, format!("#!/bin/sh\necho $0 >> {}\n", fixture.path("executed").display())).unwrap();
     fs::set_permissions(&trap, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     for hook in ["pre-commit", "commit-msg", "post-commit", "post-index-change", "prepare-commit-msg"] {
         fs::copy(&trap, fixture.path(&format!(".git/hooks/{hook}"))).unwrap();
@@ -237,8 +237,8 @@ async fn nothing_of_a_repository_is_run() {
     let args = json!({ "message": "m", "all": true });
     fixture.approval_question("sandbox_git_commit", args.clone()).await.unwrap();
     fixture.json("sandbox_git_commit", args).await;
-    let sprung = fs::read_to_string(fixture.path("sprung")).unwrap_or_default();
-    assert_eq!(sprung, "", "these were run");
+    let executed = fs::read_to_string(fixture.path("executed")).unwrap_or_default();
+    assert_eq!(executed, "", "these were run");
 }
 
 #[tokio::test]
@@ -443,9 +443,9 @@ async fn git_works_in_confinement_and_changes_the_repository_only_to_commit() {
     assert_eq!(status["unstaged"][0]["path"], "tracked");
     let outcome = fixture.run("sandbox_git_diff", json!({})).await;
     assert!(outcome.text.contains("+second"), "{outcome:?}");
-    let done = fixture.json("sandbox_git_commit", json!({ "message": "behind walls", "all": true })).await;
+    let done = fixture.json("sandbox_git_commit", json!({ "message": "in the sandbox", "all": true })).await;
     assert_eq!((&done["branch"], &done["filesChanged"]), (&json!("main"), &json!(1)));
-    assert!(fixture.git(&["log", "-1", "--format=%s"]).starts_with("behind walls"));
+    assert!(fixture.git(&["log", "-1", "--format=%s"]).starts_with("in the sandbox"));
     // A program that the repository contains runs in confinement, too, and reaches nothing.
     let filter = format!("echo ran > {0}; echo ran > .git/hooks/ran; cat", fixture.path("../home/escaped").display());
     fixture.git(&["config", "filter.evil.clean", &filter]);

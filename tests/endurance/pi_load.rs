@@ -2,7 +2,7 @@
 //! commands, repetitions by id and by key, conflicts, dependencies, lost connections and timeouts, at random. All
 //! lifecycle events and responses are then compared with a small reference model.
 //!
-//! `PUSH_LONG=1` is the long form with 10,000 commands, `PUSH_PI_CROWD` sets their number, `PUSH_PI_CROWD_SEED` the
+//! `PUSH_LONG=1` is the long form with 10,000 commands, `PUSH_PI_LOAD_COMMANDS` sets their number, `PUSH_PI_LOAD_SEED` the
 //! seed. A seed reproduces the commands, not their order.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -49,9 +49,9 @@ const GROWTH: u64 = 48 * 1024 * 1024;
 #[test]
 fn concurrent_clients_find_nothing_done_twice_no_outcome_changed_and_no_command_stuck() {
     let long = std::env::var("PUSH_LONG").is_ok_and(|value| value == "1");
-    let commands = number("PUSH_PI_CROWD").unwrap_or(if long { 10_000 } else { 2_000 });
-    let seed = number("PUSH_PI_CROWD_SEED").unwrap_or(1);
-    println!("PUSH_PI_CROWD_SEED={seed} PUSH_PI_CROWD={commands}");
+    let commands = number("PUSH_PI_LOAD_COMMANDS").unwrap_or(if long { 10_000 } else { 2_000 });
+    let seed = number("PUSH_PI_LOAD_SEED").unwrap_or(1);
+    println!("PUSH_PI_LOAD_SEED={seed} PUSH_PI_LOAD_COMMANDS={commands}");
     let mut test = LoadTest::new(seed, commands as usize);
     let started = Instant::now();
     test.run();

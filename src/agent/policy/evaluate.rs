@@ -145,13 +145,13 @@ impl Policy {
     ///
     /// In full confinement it can do no more than any script and is treated as one, whatever its words: rules that
     /// ask or deny apply if they may match a command that is not visible. Elsewhere it needs an approval.
-    pub(super) fn decide_unanalysed(
+    pub(super) fn decide_unparsed(
         &self,
-        doubt: &Uncertainty,
+        uncertainty: &Uncertainty,
         call: &Call<'_>,
         context: &CallContext,
     ) -> PartialDecision {
-        let Uncertainty { reason, coverage } = doubt;
+        let Uncertainty { reason, coverage } = uncertainty;
         if context.sandbox != Sandbox::Full || call.escalation.unconfined || call.escalation.network {
             let reason = format!("the command cannot be analysed: {}", shorten(reason));
             return PartialDecision::new(DecisionBasis::AlwaysAsk, reason);
@@ -188,15 +188,15 @@ impl Policy {
                 (Effect::Deny, RuleMatch::Yes) => {
                     return Some(PartialDecision::new(
                         DecisionBasis::Denied,
-                        format!("{}: {what}", cite(rule, *source)),
+                        format!("{}: {what}", describe_rule(rule, *source)),
                     ));
                 }
                 (Effect::Deny, RuleMatch::Possible) => {
-                    let reason = format!("{} may apply to {what}", cite(rule, *source));
+                    let reason = format!("{} may apply to {what}", describe_rule(rule, *source));
                     ask_decision = ask_decision.or(Some(PartialDecision::new(DecisionBasis::AlwaysAsk, reason)));
                 }
                 (Effect::Ask, RuleMatch::Yes | RuleMatch::Possible) => {
-                    let reason = format!("{}: {what}", cite(rule, *source));
+                    let reason = format!("{}: {what}", describe_rule(rule, *source));
                     ask_decision = ask_decision.or(Some(PartialDecision::new(DecisionBasis::AlwaysAsk, reason)));
                 }
             }
@@ -204,7 +204,7 @@ impl Policy {
         let allows = |sourced: &&SourcedRule| sourced.rule.effect == Effect::Allow && allowed(sourced);
         let allowance = || {
             let SourcedRule { rule, source } = self.rules.iter().find(allows)?;
-            let reason = format!("{}: {what}", cite(rule, *source));
+            let reason = format!("{}: {what}", describe_rule(rule, *source));
             Some(PartialDecision { basis: DecisionBasis::Allowed, reason, rule: Some(rule.clone()) })
         };
         ask_decision.or_else(allowance)
@@ -221,7 +221,7 @@ impl Policy {
         if !preset_asks(self.preset, context.sandbox, category, risk) {
             return PartialDecision::new(DecisionBasis::Allowed, format!("the preset {preset} allows it: {what}"));
         }
-        let held = match (context.sandbox, category) {
+        let cause = match (context.sandbox, category) {
             (Sandbox::Unavailable | Sandbox::Disabled, Category::Exec | Category::Write) if risk < Risk::High => {
                 " because there is no sandbox"
             }
@@ -233,7 +233,7 @@ impl Policy {
                 format!("the preset {preset} asks about {} risk: {what}", risk.as_str())
             }
             Risk::Low | Risk::Medium => {
-                format!("the preset {preset} asks about {}{held}: {what}", category.as_str())
+                format!("the preset {preset} asks about {}{cause}: {what}", category.as_str())
             }
         };
         PartialDecision::new(DecisionBasis::PresetAsks, reason)
@@ -242,7 +242,7 @@ impl Policy {
 
 /// Returns whether a preset asks about a category and a risk.
 pub(super) fn preset_asks(preset: Preset, sandbox: Sandbox, category: Category, risk: Risk) -> bool {
-    let held = match sandbox {
+    let is_confined = match sandbox {
         Sandbox::Full | Sandbox::Partial => true,
         Sandbox::Unavailable | Sandbox::Disabled => false,
     };
@@ -250,7 +250,7 @@ pub(super) fn preset_asks(preset: Preset, sandbox: Sandbox, category: Category, 
         Preset::Strict => category != Category::Read || risk >= Risk::High,
         Preset::Standard => match category {
             Category::Read => risk >= Risk::High,
-            Category::Write => risk >= Risk::High || !held,
+            Category::Write => risk >= Risk::High || !is_confined,
             Category::Exec => risk >= Risk::High || sandbox != Sandbox::Full,
             Category::Git | Category::Network => true,
         },
@@ -270,23 +270,23 @@ fn is_sufficient(SourcedRule { rule, source }: &SourcedRule, risk: Risk) -> bool
 
 /// Returns whether a command gains network access, which a grant for the same words without it does not cover.
 fn gains_network(subject: &Subject<'_>, call: &Call<'_>) -> bool {
-    let far = match subject {
+    let may_use_network = match subject {
         Subject::Command(_) | Subject::Access(ResourceAccess::Network(_)) => true,
         Subject::Access(
             ResourceAccess::Read(_) | ResourceAccess::Write(_) | ResourceAccess::Mention(_) | ResourceAccess::Git(_),
         ) => false,
     };
-    far && grant::has_network(call)
+    may_use_network && grant::has_network(call)
 }
 
-fn cite(rule: &Rule, source: RuleSource) -> String {
-    let whose = match source {
+fn describe_rule(rule: &Rule, source: RuleSource) -> String {
+    let origin = match source {
         RuleSource::User => "your configuration",
         RuleSource::Project => "the project",
         RuleSource::Run => "this run",
         RuleSource::Granted => "an earlier approval",
     };
-    format!("the rule `{rule}` of {whose}")
+    format!("the rule `{rule}` of {origin}")
 }
 
 /// Describes a subject in a few words, with an ellipsis for unknown parts.

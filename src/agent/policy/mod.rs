@@ -192,8 +192,7 @@ impl Policy {
         context: &CallContext,
     ) -> Vec<PartialDecision> {
         let unclear = assessment.uncertainty.as_ref();
-        let mut answers: Vec<_> =
-            unclear.map(|doubt| self.decide_unanalysed(doubt, call, context)).into_iter().collect();
+        let mut answers: Vec<_> = unclear.map(|doubt| self.decide_unparsed(doubt, call, context)).into_iter().collect();
         let mut ask =
             |reason: String| answers.push(PartialDecision { basis: DecisionBasis::AlwaysAsk, reason, rule: None });
         if self.rules.len() > self.max_rules {

@@ -20,7 +20,7 @@ pub enum SshError {
         source: io::Error,
     },
     /// The machine refused the user, or its key is not the known one. Trying again does not help.
-    #[error("ssh was refused{}", Output(.output))]
+    #[error("the host refused the login{}", Output(.output))]
     Denied {
         /// The output of ssh.
         output: String,
@@ -33,7 +33,7 @@ pub enum SshError {
     },
     /// The shell there found no program `push`.
     #[error(
-        "the shell there found no program `push`{}\n\
+        "the shell of the host found no program `push`{}\n\
          it must be in the PATH of commands that ssh runs, such as /usr/local/bin; see `ssh HOST 'echo $PATH'`",
         Output(.output)
     )]
@@ -42,10 +42,10 @@ pub enum SshError {
         output: String,
     },
     /// The daemon there was stopped on purpose.
-    #[error("pushd was stopped there")]
+    #[error("pushd of the host was stopped; `push --host HOST daemon start` starts it")]
     Stopped,
     /// `push stdio` ended.
-    #[error("`push stdio` ended there with {exit}{}", Output(.output))]
+    #[error("`push stdio` ended on the host with {exit}{}", Output(.output))]
     Ended {
         /// How it ended.
         exit: SshExit,
@@ -54,7 +54,7 @@ pub enum SshError {
     },
     /// Something other than `push stdio` wrote to standard output.
     #[error(
-        "the output there is not the Push protocol; the start-up files of a shell must not print anything for commands \
+        "the output of the host is not the Push protocol; the start-up files of a shell must not print anything for commands \
          (`ssh HOST true` prints nothing){}",
         Output(.output)
     )]
@@ -122,7 +122,7 @@ mod tests {
         let error = |code, output: &str| SshError::from_exit(SshExit::Code(code), output.to_owned());
         let denied = error(255, "ann@box: Permission denied (publickey).");
         assert!(matches!(denied, SshError::Denied { .. }) && denied.is_permanent());
-        assert_eq!(denied.to_string(), "ssh was refused:\nann@box: Permission denied (publickey).");
+        assert_eq!(denied.to_string(), "the host refused the login:\nann@box: Permission denied (publickey).");
         let lost = error(255, "ssh: connect to host box port 22: Connection refused");
         assert!(matches!(lost, SshError::Disconnected { .. }) && !lost.is_permanent());
         assert!(error(127, "sh: 1: push: not found").is_permanent());
@@ -130,6 +130,6 @@ mod tests {
         assert!(error(64, "error: unrecognized subcommand 'stdio'").is_permanent());
         assert!(!error(69, "").is_permanent());
         assert!(matches!(error(75, ""), SshError::Stopped));
-        assert_eq!(error(69, "").to_string(), "`push stdio` ended there with exit code 69");
+        assert_eq!(error(69, "").to_string(), "`push stdio` ended on the host with exit code 69");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::kernel::command_log::CommandLogLimits;
-use crate::provider::breaker::Policy;
+use crate::provider::breaker::BreakerPolicy;
 
 /// The limits of the command service.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub(super) struct CommandServiceLimits {
     /// The maximum number of active sessions.
     pub(super) sessions: usize,
     /// When shell commands are refused after timeouts.
-    pub(super) shell: Policy,
+    pub(super) shell: BreakerPolicy,
 }
 
 impl CommandServiceLimits {
@@ -42,7 +42,7 @@ impl Default for CommandServiceLimits {
             log: CommandLogLimits::default(),
             command_millis: None,
             sessions: 100,
-            shell: Policy { failure_threshold: 3, open_duration: Duration::from_secs(60) },
+            shell: BreakerPolicy { failure_threshold: 3, open_duration: Duration::from_secs(60) },
         }
     }
 }

@@ -23,7 +23,7 @@ use super::peer::Peer;
 use super::pending::{Pending, SubmittedCommand, TaskState, body_of, submission};
 use super::session_list::SessionList;
 use super::session_views::SessionViews;
-use super::shell_breaker::ShellBreaker;
+use super::shell_breaker::ShellBreakers;
 use super::store;
 use crate::journal::{CommitError, Durability, Journal, ReadError};
 use crate::kernel::command::Snapshot;
@@ -49,7 +49,7 @@ pub(in crate::runtime) struct CommandService {
     views: SessionViews,
     sessions: SessionList,
     metrics: CommandMetrics,
-    breaker: ShellBreaker,
+    breaker: ShellBreakers,
     /// The prefix of the names of commands that were sent without an id.
     started_at: u64,
     inner: Mutex<Inner>,
@@ -84,7 +84,7 @@ impl CommandService {
         let (started_at, home) = (now.0, session_files::home());
         let inner = Inner { log, pending: BTreeMap::new(), tickets: 0, started: Vec::new(), armed: None };
         let service = Arc::new(Self {
-            breaker: ShellBreaker::new(limits.shell),
+            breaker: ShellBreakers::new(limits.shell),
             server,
             protocol,
             limits,
@@ -145,7 +145,7 @@ impl CommandService {
         &self.metrics
     }
 
-    pub(super) const fn breaker(&self) -> &ShellBreaker {
+    pub(super) const fn breaker(&self) -> &ShellBreakers {
         &self.breaker
     }
 

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use crate::kernel::id::SessionId;
 use crate::protocol::operation_result::ShellCircuits;
-use crate::provider::breaker::{self, Admission, Policy};
+use crate::provider::breaker::{self, BreakerAdmission, BreakerPolicy};
 
 /// The breakers of all sessions.
-pub(super) struct ShellBreaker {
-    policy: Policy,
+pub(super) struct ShellBreakers {
+    policy: BreakerPolicy,
     inner: Mutex<Inner>,
 }
 
@@ -24,21 +24,21 @@ struct Inner {
     rejected: u64,
 }
 
-impl ShellBreaker {
-    pub(super) fn new(policy: Policy) -> Self {
+impl ShellBreakers {
+    pub(super) fn new(policy: BreakerPolicy) -> Self {
         Self { policy, inner: Mutex::default() }
     }
 
     /// Returns the admission of a command in a session, and counts it; `None` if it may not run.
-    pub(super) fn admit(&self, session: &SessionId, now: Instant) -> Option<Admission> {
+    pub(super) fn admit(&self, session: &SessionId, now: Instant) -> Option<BreakerAdmission> {
         let mut inner = self.lock();
         let circuit = inner.circuits.entry(session.clone()).or_insert_with(|| breaker::Breaker::new(self.policy));
         match circuit.admit(now) {
-            Admission::Refused(_) => {
+            BreakerAdmission::Refused(_) => {
                 inner.rejected += 1;
                 None
             }
-            admission @ (Admission::Pass | Admission::Probe) => {
+            admission @ (BreakerAdmission::Pass | BreakerAdmission::Probe) => {
                 inner.calls += 1;
                 Some(admission)
             }
@@ -46,7 +46,7 @@ impl ShellBreaker {
     }
 
     /// Records the end of a command with this admission.
-    pub(super) fn ended(&self, session: &SessionId, admission: Admission, timed_out: bool, now: Instant) {
+    pub(super) fn ended(&self, session: &SessionId, admission: BreakerAdmission, timed_out: bool, now: Instant) {
         let mut inner = self.lock();
         if !timed_out {
             inner.circuits.remove(session);
@@ -69,9 +69,9 @@ impl ShellBreaker {
         let open = inner.circuits.values().filter(|circuit| circuit.is_open());
         let (probed, refusing): (Vec<_>, Vec<_>) = open.partition(|circuit| circuit.is_probed());
         let state = match (refusing.is_empty(), probed.is_empty()) {
-            (false, _) => breaker::State::Open,
-            (true, false) => breaker::State::HalfOpen,
-            (true, true) => breaker::State::Closed,
+            (false, _) => breaker::BreakerState::Open,
+            (true, false) => breaker::BreakerState::HalfOpen,
+            (true, true) => breaker::BreakerState::Closed,
         };
         ShellCircuits {
             state: state.name().to_owned(),
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_circuit_opens_after_its_timeouts_lets_one_try_and_closes_when_that_ends_in_time() {
-        let breaker = ShellBreaker::new(Policy { failure_threshold: 2, open_duration: Duration::from_secs(1) });
+        let breaker = ShellBreakers::new(BreakerPolicy { failure_threshold: 2, open_duration: Duration::from_secs(1) });
         let (one, other) = (SessionId::from("one"), SessionId::from("other"));
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);

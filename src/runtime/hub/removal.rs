@@ -16,10 +16,10 @@ use crate::runtime::outbox::OutboxItem;
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
     /// There is no such session.
-    #[error("there is no such session")]
+    #[error("the session does not exist; `push sessions` lists the sessions")]
     NotFound,
     /// It has an active run.
-    #[error("a run is active in this session; cancel it first")]
+    #[error("a run is active in this session; `push cancel SESSION` cancels it")]
     Active,
     /// The daemon shuts down.
     #[error("the daemon is stopping; try again in a moment")]

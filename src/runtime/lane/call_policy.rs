@@ -173,7 +173,7 @@ impl ConfinedSteps {
 /// Why a command in a message asks.
 const NOT_THE_OWNER: &str = "the message is not from the owner of the daemon";
 /// The error of a command that would run unconfined.
-const NOT_CONFINED: &str = "a command in a message of anybody but the owner runs in the sandbox only, and this session \
+const NOT_CONFINED: &str = "a command in a message of a participant who is not the owner runs in the sandbox only, and this session \
     has none; `push doctor` shows why";
 
 /// Refuses a user command that a rule denies, and one that needs an approval: outside of a run nobody can approve it.

@@ -44,7 +44,7 @@ pub enum AccessRefusal {
     #[error("this origin is not allowed: add it to `origins` if it should be")]
     Origin,
     /// Another user of this machine sent it without a token.
-    #[error("this server is for its own user; others need a token")]
+    #[error("connections of other users need a token; `push token new` creates one")]
     OtherUser,
     /// A process that a model's command started sent it.
     #[error("a command of a model may not connect to the daemon")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pushd::provider::breaker::{Policy, State};
+use pushd::provider::breaker::{BreakerPolicy, BreakerState};
 use pushd::provider::error::ModelErrorKind;
 use pushd::provider::limits::Limits;
 use pushd::provider::registry::{CircuitReport, Environment, ModelRegistry, Settings, base_url_variable};
@@ -25,16 +25,16 @@ pub(crate) async fn a_circuit_opens_after_failures_and_sends_nothing(dialect: Se
     let report = circuit(&fixture);
     assert_eq!(report.provider, dialect.name());
     assert_eq!(report.base_url, fixture.server.base_url(dialect));
-    assert_eq!((report.state, report.counts.opened, report.counts.refused), (State::Open, 1, 1));
+    assert_eq!((report.state, report.counts.opened, report.counts.refused), (BreakerState::Open, 1, 1));
 }
 
 pub(crate) async fn a_circuit_closes_when_the_server_is_back(dialect: ServerDialect) {
     let fixture = with_open_circuit(dialect).await;
     fixture.server.script([Reply::says("back")]);
-    assert_eq!(circuit(&fixture).state, State::HalfOpen);
+    assert_eq!(circuit(&fixture).state, BreakerState::HalfOpen);
     assert_eq!(fixture.send_simple().await.completed(), [text_delta("back")]);
     let report = circuit(&fixture);
-    assert_eq!((report.state, report.counts.consecutive_failures), (State::Closed, 0));
+    assert_eq!((report.state, report.counts.consecutive_failures), (BreakerState::Closed, 0));
 }
 
 pub(crate) async fn a_failed_probe_keeps_the_circuit_open(dialect: ServerDialect) {
@@ -63,7 +63,7 @@ pub(crate) async fn wrong_keys_open_no_circuit(dialect: ServerDialect) {
         fixture.server.script([Reply::status(status, "")]);
         assert_ne!(fixture.send_simple().await.failed_after(&[]).kind, ModelErrorKind::CircuitOpen);
     }
-    assert_eq!((circuit(&fixture).state, fixture.seen().len()), (State::Closed, 6));
+    assert_eq!((circuit(&fixture).state, fixture.seen().len()), (BreakerState::Closed, 6));
 }
 
 pub(crate) async fn interrupted_answers_open_the_circuit(dialect: ServerDialect) {
@@ -72,7 +72,7 @@ pub(crate) async fn interrupted_answers_open_the_circuit(dialect: ServerDialect)
     for _ in 0..3 {
         assert_eq!(fixture.send_simple().await.failed_after(&[text_delta("one")]).kind, ModelErrorKind::Interrupted);
     }
-    assert_eq!(circuit(&fixture).state, State::Open);
+    assert_eq!(circuit(&fixture).state, BreakerState::Open);
 }
 
 pub(crate) async fn each_endpoint_has_its_own_circuit(dialect: ServerDialect) {
@@ -84,9 +84,9 @@ pub(crate) async fn each_endpoint_has_its_own_circuit(dialect: ServerDialect) {
     other.script([Reply::says("here")]);
     fixture.environment.insert(base_url_variable(dialect.name()), other.base_url(dialect));
     assert_eq!(fixture.send_simple().await.completed(), [text_delta("here")]);
-    let mut states: Vec<State> = fixture.models.circuits().iter().map(|report| report.state).collect();
+    let mut states: Vec<BreakerState> = fixture.models.circuits().iter().map(|report| report.state).collect();
     states.sort_by_key(|state| state.name());
-    assert_eq!(states, [State::Closed, State::Open]);
+    assert_eq!(states, [BreakerState::Closed, BreakerState::Open]);
 }
 
 pub(crate) async fn the_requests_of_one_run_count_once(dialect: ServerDialect) {
@@ -97,7 +97,7 @@ pub(crate) async fn the_requests_of_one_run_count_once(dialect: ServerDialect) {
         assert_eq!(read_turn(ready.start_turn(&simple_request())).await.failed_after(&[]).kind, ModelErrorKind::Failed);
     }
     let report = circuit(&fixture);
-    assert_eq!((report.state, report.counts.consecutive_failures), (State::Closed, 1));
+    assert_eq!((report.state, report.counts.consecutive_failures), (BreakerState::Closed, 1));
 }
 
 pub(crate) async fn a_run_that_was_admitted_is_not_refused_later(dialect: ServerDialect) {
@@ -110,7 +110,7 @@ pub(crate) async fn a_run_that_was_admitted_is_not_refused_later(dialect: Server
     assert_eq!(fixture.send_simple().await.failed_after(&[]).kind, ModelErrorKind::CircuitOpen);
     fixture.server.script([Reply::says("two")]);
     assert_eq!(read_turn(ready.start_turn(&simple_request())).await.completed(), [text_delta("two")]);
-    assert_eq!(circuit(&fixture).state, State::Closed, "the server is back");
+    assert_eq!(circuit(&fixture).state, BreakerState::Closed, "the server is back");
 }
 
 pub(crate) async fn a_run_of_a_person_is_never_refused_and_probes(dialect: ServerDialect) {
@@ -118,7 +118,7 @@ pub(crate) async fn a_run_of_a_person_is_never_refused_and_probes(dialect: Serve
     for _ in 0..3 {
         fixture.send_simple().await.failed_after(&[]);
     }
-    assert_eq!(circuit(&fixture).state, State::Open);
+    assert_eq!(circuit(&fixture).state, BreakerState::Open);
     for kind in [ModelErrorKind::Failed, ModelErrorKind::Failed] {
         let ready = fixture.ready().await.for_run(Arc::new(RunAdmission::new(Starter::Person)));
         assert_eq!(read_turn(ready.start_turn(&simple_request())).await.failed_after(&[]).kind, kind);
@@ -131,7 +131,7 @@ pub(crate) async fn a_run_of_a_person_is_never_refused_and_probes(dialect: Serve
     fixture.server.script([Reply::says("back")]);
     let ready = fixture.ready().await.for_run(Arc::new(RunAdmission::new(Starter::Person)));
     assert_eq!(read_turn(ready.start_turn(&simple_request())).await.completed(), [text_delta("back")]);
-    assert_eq!(circuit(&fixture).state, State::Closed);
+    assert_eq!(circuit(&fixture).state, BreakerState::Closed);
 }
 
 pub(crate) async fn providers_of_one_server_share_its_circuit(dialect: ServerDialect) {
@@ -156,7 +156,7 @@ pub(crate) async fn providers_of_one_server_share_its_circuit(dialect: ServerDia
     );
     let reports = models.circuits();
     let states: Vec<_> = reports.iter().map(|report| (report.provider.as_str(), report.state)).collect();
-    assert_eq!(states, [("one", State::Open), ("two", State::Open)]);
+    assert_eq!(states, [("one", BreakerState::Open), ("two", BreakerState::Open)]);
 }
 
 /// A fixture whose circuit is open and may be probed at once.
@@ -175,8 +175,8 @@ fn circuit(fixture: &Fixture) -> CircuitReport {
 /// Limits without retries, under which three failures open the circuit.
 fn limits_without_retries(pause: Duration) -> Limits {
     let usual = limits();
-    let retry = retry::Policy { attempts: 1, ..usual.retry };
-    Limits { retry, breaker: Policy { failure_threshold: 3, open_duration: pause }, ..usual }
+    let retry = retry::RetryPolicy { attempts: 1, ..usual.retry };
+    Limits { retry, breaker: BreakerPolicy { failure_threshold: 3, open_duration: pause }, ..usual }
 }
 
 const LONG: Duration = Duration::from_secs(600);

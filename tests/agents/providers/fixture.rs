@@ -124,13 +124,13 @@ pub(crate) fn limits() -> Limits {
         connect_timeout: Duration::from_secs(10),
         first_byte_timeout: Duration::from_secs(20),
         idle_timeout: Duration::from_secs(20),
-        retry: retry::Policy {
+        retry: retry::RetryPolicy {
             attempts: 3,
             first_pause: Duration::from_millis(1),
             max_pause: Duration::from_millis(2),
             max_retry_after: Duration::from_secs(5),
         },
-        breaker: breaker::Policy { failure_threshold: 1000, open_duration: Duration::from_secs(600) },
+        breaker: breaker::BreakerPolicy { failure_threshold: 1000, open_duration: Duration::from_secs(600) },
         ..Limits::default()
     }
 }

@@ -72,8 +72,8 @@ async fn a_rule_for_a_name_or_an_address_holds_however_it_is_written() {
         let policy = Policy::from_settings(&Settings::default()).with_rules(RuleSource::User, &[rule.parse().unwrap()]);
         let request = parse("sandbox_fetch", &json!({"url": url}).to_string()).unwrap();
         let path_context = PathContext::new(Path::new("/w"), None).with_addresses(ips(found));
-        let standing = CallContext { sandbox: Sandbox::Full, path_context };
-        policy.decide(&Call { request: &request, escalation: request.escalation() }, &standing).decision
+        let context = CallContext { sandbox: Sandbox::Full, path_context };
+        policy.decide(&Call { request: &request, escalation: request.escalation() }, &context).decision
     };
     let (allowed, denied) = ("allow: network(docs.example.org)", "deny: network(127.0.0.1)");
     assert_eq!(decide(allowed, "https://docs.example.org/", &["93.184.216.34"]), Decision::Allow);

@@ -21,7 +21,7 @@ async fn a_git_that_was_planted_on_the_path_is_not_run() {
     let links = fixture.sibling("links");
     for parent in places.iter().chain([&open, &links]) {
         fs::create_dir_all(parent).unwrap();
-        write_trap(&parent.join("git"), &fixture.path("sprung"));
+        write_recording_script(&parent.join("git"), &fixture.path("executed"));
     }
     fs::remove_file(links.join("git")).unwrap();
     symlink(places[0].join("git"), links.join("git")).unwrap();
@@ -46,7 +46,7 @@ async fn a_git_in_a_directory_that_commands_may_write_is_not_run() {
     let mut fixture = Fixture::repository();
     let tools = fixture.sibling("tools");
     fs::create_dir(&tools).unwrap();
-    write_trap(&tools.join("git"), &fixture.path("sprung"));
+    write_recording_script(&tools.join("git"), &fixture.path("executed"));
     fixture.context.writable = vec![tools.clone()];
     fixture.prepend_path(&tools.display().to_string());
     use_every_git_tool(&fixture, "a writable directory").await;
@@ -57,7 +57,7 @@ async fn with_only_planted_programs_on_the_path_the_usual_directories_are_search
     also_as_an_ordinary_user(with_only_planted_programs_on_the_path_the_usual_directories_are_searched);
     let mut fixture = Fixture::repository();
     fs::create_dir(fixture.path("bin")).unwrap();
-    write_trap(&fixture.path("bin/git"), &fixture.path("sprung"));
+    write_recording_script(&fixture.path("bin/git"), &fixture.path("executed"));
     fixture.context.env.retain(|(name, _)| name != "PATH");
     fixture.context.env.push(("PATH".into(), fixture.path("bin").into()));
     use_every_git_tool(&fixture, "a PATH of the workspace alone").await;
@@ -70,7 +70,7 @@ async fn helper_programs_of_git_are_not_taken_from_the_workspace() {
     also_as_an_ordinary_user(helper_programs_of_git_are_not_taken_from_the_workspace);
     let mut fixture = Fixture::repository();
     fs::create_dir(fixture.path("bin")).unwrap();
-    write_trap(&fixture.path("bin/cleaner"), &fixture.path("sprung"));
+    write_recording_script(&fixture.path("bin/cleaner"), &fixture.path("executed"));
     // A filter of the user's configuration, which a planted program of the same name would replace.
     let own = fixture.sibling("home/.gitconfig");
     let config = fs::read_to_string(&own).unwrap() + "[filter \"x\"]\n\tclean = cleaner\n";
@@ -85,7 +85,7 @@ async fn environment_variables_do_not_redirect_git() {
     also_as_an_ordinary_user(environment_variables_do_not_redirect_git);
     let mut fixture = Fixture::repository();
     let victim = other_repository(&fixture);
-    write_trap(&fixture.path("trap"), &fixture.path("sprung"));
+    write_recording_script(&fixture.path("trap"), &fixture.path("executed"));
     let trap = fixture.path("trap").display().to_string();
     for (name, value) in [
         ("GIT_DIR", victim.join(".git").display().to_string()),
@@ -153,7 +153,7 @@ async fn a_configuration_does_not_choose_another_work_tree() {
 async fn an_included_configuration_runs_nothing() {
     also_as_an_ordinary_user(an_included_configuration_runs_nothing);
     let fixture = Fixture::repository();
-    write_trap(&fixture.path("trap"), &fixture.path("sprung"));
+    write_recording_script(&fixture.path("trap"), &fixture.path("executed"));
     let trap = fixture.path("trap").display().to_string();
     let included = format!(
         "[core]\n\tfsmonitor = {trap}\n\thooksPath = {0}\n\tsshCommand = {trap}\n\teditor = {trap}\n\tpager = {trap}\n\
@@ -175,7 +175,7 @@ async fn an_included_configuration_runs_nothing() {
 async fn missing_objects_are_not_fetched_by_a_program_of_the_repository() {
     also_as_an_ordinary_user(missing_objects_are_not_fetched_by_a_program_of_the_repository);
     let fixture = Fixture::repository();
-    write_trap(&fixture.path("trap"), &fixture.path("sprung"));
+    write_recording_script(&fixture.path("trap"), &fixture.path("executed"));
     let trap = fixture.path("trap").display().to_string();
     for (name, value) in [
         ("core.repositoryFormatVersion", "1"),
@@ -199,7 +199,7 @@ async fn missing_objects_are_not_fetched_by_a_program_of_the_repository() {
         fixture.run("sandbox_git_status", json!({})).await;
         fixture.run("sandbox_git_diff", json!({})).await;
         let _asked = fixture.approval_question("sandbox_git_commit", json!({"message": "m", "all": true})).await;
-        assert_eq!(fs::read_to_string(fixture.path("sprung")).unwrap_or_default(), "", "{url}");
+        assert_eq!(fs::read_to_string(fixture.path("executed")).unwrap_or_default(), "", "{url}");
     }
 }
 
@@ -283,7 +283,7 @@ async fn use_every_git_tool(fixture: &Fixture, what: &str) {
     fixture.approval_question("sandbox_git_commit", args.clone()).await.unwrap();
     let committed = fixture.json("sandbox_git_commit", args).await;
     assert_eq!(committed["filesChanged"], 1, "{what}");
-    assert_eq!(fs::read_to_string(fixture.path("sprung")).unwrap_or_default(), "", "{what}");
+    assert_eq!(fs::read_to_string(fixture.path("executed")).unwrap_or_default(), "", "{what}");
 }
 
 /// Uses every git tool, which all refuse.
@@ -301,7 +301,7 @@ async fn assert_every_git_tool_refuses(fixture: &Fixture, what: &str) {
 }
 
 /// A program that creates a trace file when it runs.
-fn write_trap(at: &Path, trace: &Path) {
+fn write_recording_script(at: &Path, trace: &Path) {
     // Another process writes it, so that no child of this process holds it open for writing when it starts.
     let program = format!("#!/bin/sh\necho $0 >> {}\necho {}\n", trace.display(), trace.display());
     let mut writing = Command::new("/bin/sh");

@@ -61,7 +61,7 @@ fn a_link_is_not_followed_anywhere_in_a_path() {
             let moved = path.with_file_name("moved");
             fs::rename(&path, &moved).unwrap();
             symlink(&moved, &path).unwrap();
-            let expected = format!("{OUTSIDE}: {} is a link", path.display());
+            let expected = format!("{OUTSIDE}: {} is a symbolic link", path.display());
             assert_eq!(fixture.refusal(&whole), expected);
             fs::remove_file(&path).unwrap();
             symlink("moved", &path).unwrap();
@@ -80,12 +80,12 @@ fn links_that_dangle_loop_or_are_magic_are_refused() {
     for target in ["nowhere", "loop.jsonl", "/proc/self/fd/0", "/proc/self/root/etc/passwd"] {
         let path = fixture.user_session("loop.jsonl");
         symlink(target, &path).unwrap();
-        assert_eq!(fixture.refusal(&path), format!("{OUTSIDE}: {} is a link", path.display()));
+        assert_eq!(fixture.refusal(&path), format!("{OUTSIDE}: {} is a symbolic link", path.display()));
         fs::remove_file(&path).unwrap();
     }
     let path = fixture.user_session("up");
     symlink(fixture.path("outside"), &path).unwrap();
-    assert_eq!(fixture.refusal(path.join("a.jsonl")), format!("{OUTSIDE}: {} is a link", path.display()));
+    assert_eq!(fixture.refusal(path.join("a.jsonl")), format!("{OUTSIDE}: {} is a symbolic link", path.display()));
     assert_eq!(names(&fixture.path("outside")), ["a.jsonl"]);
 }
 
@@ -156,7 +156,7 @@ fn a_file_with_a_second_hard_link_is_refused() {
     fs::write(fixture.path("outside/a.jsonl"), super::session("elsewhere")).unwrap();
     let path = fixture.user_session("a.jsonl");
     fs::hard_link(fixture.path("outside/a.jsonl"), &path).unwrap();
-    assert_eq!(fixture.refusal(&path), format!("{OUTSIDE}: {} has more than one name", path.display()));
+    assert_eq!(fixture.refusal(&path), format!("{OUTSIDE}: {} has more than one hard link", path.display()));
     fs::remove_file(fixture.path("outside/a.jsonl")).unwrap();
     assert_eq!(fixture.store.read(&path).unwrap().header.id, "elsewhere");
 }

@@ -80,7 +80,7 @@ fn unloadable_files_are_skipped_with_a_reason() {
     let expected = [
         ("bad.jsonl", format!("{} is not a session file: it does not begin with a session header", path("bad.jsonl"))),
         ("folder.jsonl", format!("{} is not a regular file", path("folder.jsonl"))),
-        ("link.jsonl", format!("{OUTSIDE}: {} is a link", path("link.jsonl"))),
+        ("link.jsonl", format!("{OUTSIDE}: {} is a symbolic link", path("link.jsonl"))),
         ("pipe.jsonl", format!("{} is not a regular file", path("pipe.jsonl"))),
     ];
     assert_eq!(reasons, expected.map(|(name, reason)| (name.to_owned(), reason)));
@@ -95,7 +95,7 @@ fn a_link_in_place_of_the_directory_is_reported() {
     fixture.session(&fixture.path("outside/sessions/a.jsonl"), "a");
     let listing = fixture.store.list(&[]);
     assert_eq!(ids(&listing), Vec::<&str>::new());
-    assert_eq!(listing.skipped[0].reason, format!("{OUTSIDE}: {} is a link", sessions.display()));
+    assert_eq!(listing.skipped[0].reason, format!("{OUTSIDE}: {} is a symbolic link", sessions.display()));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn a_thousand_clients_of_one_session_all_receive_every_event_in_order() {
         // A listener that is read late has fallen behind meanwhile, and is served from memory or from the journal.
         reading.push(thread::spawn(move || share.into_iter().map(Listener::event_summary).collect::<Vec<_>>()));
     }
-    let words = "words that are said one after the other, by the thousand ".repeat(10);
+    let words = "a text of many words that is sent to every client ".repeat(10);
     let step = "$ i=0; while [ $i -lt 100 ]; do echo \"line $i of the output of a step\"; i=$((i+1)); done\n";
     let text = format!("{words}\n\n{step}\n{words}\n\n{step}");
     send(&mut driver.stream, request("send_user_message", &json!({"sessionId": session, "text": text})).as_bytes());
@@ -39,8 +39,8 @@ fn a_thousand_clients_of_one_session_all_receive_every_event_in_order() {
     assert!(expected.events > 10, "{expected:?}");
     let mut received = 0;
     for share in reading {
-        for story in share.join().expect("a thread that reads") {
-            assert_eq!(story, expected, "the same events for every client");
+        for summary in share.join().expect("a thread that reads") {
+            assert_eq!(summary, expected, "the same events for every client");
             received += 1;
         }
     }

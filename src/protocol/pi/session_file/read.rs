@@ -182,15 +182,15 @@ pub fn summarize(bytes: &[u8], limits: &Limits) -> Result<FileSummary, ParseErro
     let (mut messages, mut model, mut thinking) = (0, None, None);
     for (_, line, _) in lines {
         // An unreadable line adds nothing to the summary.
-        let Ok(glance) = serde_json::from_slice::<ListingLine>(line) else { continue };
-        match glance.r#type.as_str() {
+        let Ok(entry) = serde_json::from_slice::<ListingLine>(line) else { continue };
+        match entry.r#type.as_str() {
             "message" => {
                 messages += 1;
-                model = glance.message.provider.zip(glance.message.model).or(model);
+                model = entry.message.provider.zip(entry.message.model).or(model);
             }
-            "model_change" => model = glance.provider.zip(glance.model_id).or(model),
-            "thinking_level_change" => thinking = glance.thinking_level.or(thinking),
-            "session_info" => name = glance.name,
+            "model_change" => model = entry.provider.zip(entry.model_id).or(model),
+            "thinking_level_change" => thinking = entry.thinking_level.or(thinking),
+            "session_info" => name = entry.name,
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use crate::record::wire::event::ApprovalRequired;
 use crate::record::wire::word::OutcomeWord;
 
 /// A reply whose content the client does not read.
-pub type Acknowledged = serde::de::IgnoredAny;
+pub type AckReply = serde::de::IgnoredAny;
 
 macro_rules! replies {
     ($($(#[$doc:meta])* struct $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(

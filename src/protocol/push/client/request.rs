@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::reply::{
-    Acknowledged, ApprovalsReply, AttachReply, CompactReply, DeleteReply, GrantsReply, HelloReply, JournalReply,
+    AckReply, ApprovalsReply, AttachReply, CompactReply, DeleteReply, GrantsReply, HelloReply, JournalReply,
     MetricsReply, QueueReply, QueuedReply, ReloadReply, RunReply, SearchReply, SessionPage, SessionSnapshot,
     StartReply, StatsReply, UserCommandReply,
 };
@@ -31,7 +31,7 @@ pub enum RetrySafety {
 pub type Environment = BTreeMap<String, String>;
 
 /// One request, with the type of its reply.
-pub struct Request<R = Acknowledged> {
+pub struct Request<R = AckReply> {
     body: RequestBody,
     reply: PhantomData<fn() -> R>,
 }

@@ -10,7 +10,7 @@ use crate::kernel::refusal::Refusal;
 use crate::protocol::command_protocol::Vote;
 use crate::protocol::operation::{Delivery, UiResponse, UserInput};
 use crate::protocol::operation_result::{OperationError, OperationResult};
-use crate::provider::breaker::State;
+use crate::provider::breaker::BreakerState;
 use crate::runtime::commands::session_requests::SessionReply;
 use crate::runtime::commands::session_view::SessionView;
 use crate::runtime::commands::session_views::ViewLease;
@@ -120,7 +120,7 @@ impl Execution {
         let Ok(settings) = model_config.settings() else { return Ok(()) };
         let environment = self.service.environment(&self.peer).await.unwrap_or_default();
         let state = model_config.registry(&settings).circuit_state(snapshot.provider(), environment.variables());
-        if state == Some(State::Open) { Err(OperationError::ProviderCircuitOpen) } else { Ok(()) }
+        if state == Some(BreakerState::Open) { Err(OperationError::ProviderCircuitOpen) } else { Ok(()) }
     }
 }
 

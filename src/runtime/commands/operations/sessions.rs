@@ -12,7 +12,7 @@ use crate::kernel::refusal::Refusal;
 use crate::protocol::command_protocol::Notice;
 use crate::protocol::intent::StartSession;
 use crate::protocol::operation_result::{Health, OperationError, OperationResult, ServiceMetrics, SessionInfo};
-use crate::provider::breaker::State;
+use crate::provider::breaker::BreakerState;
 use crate::runtime::commands::metrics::CommandCounts;
 use crate::runtime::commands::session_list::SessionSlot;
 use crate::runtime::commands::session_requests::{SessionReply, is_loaded};
@@ -35,14 +35,14 @@ impl Execution {
     pub(super) async fn create_session(&self, cwd: Option<&str>) -> Result {
         let id = self.request.tag.session.clone().unwrap_or_else(generate::session);
         let known = self.find(&id).await?;
-        if known == KnownSession::Loaded {
+        if known == SessionPresence::Exists {
             return Err(OperationError::SessionExists(id));
         }
         self.refuse_versions(&id)?;
         let cwd = cwd.unwrap_or(&self.peer.cwd);
         let view = match known {
-            KnownSession::Unloaded => self.open_replacement(&id, cwd).await?,
-            KnownSession::Absent | KnownSession::Loaded => self.open(&id, cwd, None).await?,
+            SessionPresence::Closed => self.open_replacement(&id, cwd).await?,
+            SessionPresence::NeverExisted | SessionPresence::Exists => self.open(&id, cwd, None).await?,
         };
         let (snapshot, version) = self.service.describe(&view, None, &self.peer).await?;
         let info = Box::new(self.info(&view, &snapshot));
@@ -79,8 +79,12 @@ impl Execution {
     pub(super) fn health(&self) -> Result {
         let services = self.service.server().hub().services();
         let mut issues = Vec::new();
-        let open: Vec<_> =
-            services.model_config.circuits().into_iter().filter(|circuit| circuit.state == State::Open).collect();
+        let open: Vec<_> = services
+            .model_config
+            .circuits()
+            .into_iter()
+            .filter(|circuit| circuit.state == BreakerState::Open)
+            .collect();
         issues.extend(open.iter().map(|circuit| format!("the circuit of {} is open", circuit.provider)));
         let shell = self.service.breaker().report();
         if shell.open_sessions > 0 {
@@ -125,16 +129,16 @@ impl Execution {
     }
 
     /// Returns what is known of a session, without loading it.
-    pub(super) async fn find(&self, id: &SessionId) -> Result<KnownSession> {
+    pub(super) async fn find(&self, id: &SessionId) -> Result<SessionPresence> {
         let hub = self.service.server().hub();
         Ok(match self.service.entry(id).await.map_err(unreadable)? {
-            Some(entry) if entry.is_own() && !entry.is_loaded() => KnownSession::Unloaded,
+            Some(entry) if entry.is_own() && !entry.is_loaded() => SessionPresence::Closed,
             // Deleting or ending a session of another protocol does not free its id.
-            Some(_) => KnownSession::Loaded,
+            Some(_) => SessionPresence::Exists,
             // It may be about to be stored, or only its id is left.
             None => match hub.lane(id).await {
-                Ok(None) => KnownSession::Absent,
-                Ok(Some(_)) => KnownSession::Loaded,
+                Ok(None) => SessionPresence::NeverExisted,
+                Ok(Some(_)) => SessionPresence::Exists,
                 Err(error) => return Err(OperationError::message(error.to_string())),
             },
         })
@@ -309,13 +313,13 @@ impl Execution {
 
 /// What is known of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KnownSession {
+pub(super) enum SessionPresence {
     /// It does not exist.
-    Absent,
+    NeverExisted,
     /// A client of the protocol created it, and it was deleted or has ended.
-    Unloaded,
+    Closed,
     /// It exists, or belongs to another protocol.
-    Loaded,
+    Exists,
 }
 
 fn unreadable(error: ReadError) -> OperationError {

@@ -8,7 +8,7 @@ use crate::kernel::command::{Command, UserCommand};
 use crate::kernel::id::{CallId, Json};
 use crate::protocol::operation::ContextInclusion;
 use crate::protocol::operation_result::{OperationError, OperationResult, ShellResult};
-use crate::provider::breaker::Admission;
+use crate::provider::breaker::BreakerAdmission;
 use crate::runtime::commands::peer::Peer;
 use crate::runtime::commands::service::CommandService;
 use crate::runtime::commands::session_view::SessionView;
@@ -67,12 +67,12 @@ struct UserCommandGuard {
     peer: Arc<Peer>,
     view: Arc<SessionView>,
     call: CallId,
-    admission: Admission,
+    admission: BreakerAdmission,
     finished: bool,
 }
 
 impl UserCommandGuard {
-    fn new(execution: &Execution, view: &Arc<SessionView>, call: &CallId, admission: Admission) -> Self {
+    fn new(execution: &Execution, view: &Arc<SessionView>, call: &CallId, admission: BreakerAdmission) -> Self {
         let (service, peer) = (Arc::clone(&execution.service), Arc::clone(&execution.peer));
         Self { service, peer, view: Arc::clone(view), call: call.clone(), admission, finished: false }
     }

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use tracing::warn;
 
-use super::sessions::KnownSession;
+use super::sessions::SessionPresence;
 use super::{Execution, OperationReply, Result};
 use crate::kernel::command::{Command, Snapshot};
 use crate::kernel::event::Adjustment;
@@ -51,7 +51,7 @@ impl Execution {
             Some(id) => id.clone(),
             None => self.writer_of(path).await?.unwrap_or_else(|| stored.header.id.as_str().into()),
         };
-        let known = self.find(&id).await? != KnownSession::Absent;
+        let known = self.find(&id).await? != SessionPresence::NeverExisted;
         self.refuse_versions(&id)?;
         if !self.service.sessions().contains(&id) {
             self.refuse_too_many()?;

@@ -41,7 +41,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A component of the path is a symbolic link.
-    #[error("sessionPath must be under an allowed session directory: {} is a link", .path.display())]
+    #[error("sessionPath must be under an allowed session directory: {} is a symbolic link", .path.display())]
     Link {
         /// The link.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file has other hard links, which may be anywhere.
-    #[error("sessionPath must be under an allowed session directory: {} has more than one name", .path.display())]
+    #[error("sessionPath must be under an allowed session directory: {} has more than one hard link", .path.display())]
     HardLinked {
         /// The file.
         path: PathBuf,

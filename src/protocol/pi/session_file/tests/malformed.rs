@@ -62,7 +62,7 @@ fn a_broken_line_is_refused_with_its_number() {
         ),
         ("{\"type\":\"x\",\"a\":\"\u{0}\"}", "line 2: not valid JSON at byte 17"),
         ("x\u{0}", "line 2: not valid JSON at byte 0"),
-        ("{\"type\":\"x\",\"a\":\"\\ud800\"}", "line 2: half of a surrogate pair at byte 17"),
+        ("{\"type\":\"x\",\"a\":\"\\ud800\"}", "line 2: an unpaired surrogate at byte 17"),
         ("{\"type\":\"x\",\"a\":1e999}", "line 2: number out of range at byte 16"),
         ("{\"type\":\"message\",\"id\":\"a\"}", "line 2: it has no message"),
         ("{\"type\":\"message\",\"id\":\"a\",\"message\":[\"user\"]}", "line 2: its message is not an object"),
