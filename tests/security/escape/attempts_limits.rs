@@ -622,7 +622,7 @@ fn thread_with_own_descriptors() {
     report(made >= 0, "a thread with descriptors of its own");
 }
 
-/// Waits to be killed while it holds memory; after a minute it has escaped.
+/// Waits to be killed while it holds memory; after 50 s it has escaped.
 fn wait_to_be_killed<T>(_held: &T) -> ! {
     std::thread::sleep(Duration::from_secs(50));
     println!("ESCAPED: nobody ended it");
