@@ -16,6 +16,8 @@ use super::files;
 use super::key_reader::KEYS;
 use super::model::{Departure, Effect, Input, Millis, Model, Setup};
 use super::options::{Leave, Options, StartPosition, TuiError};
+use super::screen_writer::{ENTER_SCREEN, LEAVE_SCREEN, ScreenWriter};
+use super::scrolled;
 use super::signals::{Signal, Signals};
 use super::terminal::{TerminalGuard, notification};
 use super::text::wrap::truncate;
@@ -78,6 +80,8 @@ async fn attach(client: &mut Client, options: &Options, seen: u64) -> Result<(u6
 struct App {
     model: Model,
     writer: InlineWriter,
+    /// The alternate screen, while it is shown.
+    screen: Option<ScreenWriter>,
     terminal: TerminalGuard,
     signals: Signals,
     keys: MutexGuard<'static, UnboundedReceiver<TerminalEvent>>,
@@ -131,6 +135,7 @@ impl App {
         Ok(Self {
             model,
             writer: InlineWriter::default(),
+            screen: None,
             terminal,
             signals,
             keys: KEYS.try_lock().map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?,
@@ -161,8 +166,7 @@ impl App {
             }
             self.draw_if_due()?;
             let draw_at = if self.awaits_history() { Some(self.started + HISTORY_TIMEOUT) } else { self.draw_at };
-            let (is_busy, is_behind) =
-                (self.terminal.is_busy(), self.model.transcript.finished_count() > UNWRITTEN_LINES);
+            let (is_busy, is_behind) = (self.terminal.is_busy(), self.is_behind());
             let tick = next_tick(&self.model).map(|at| Duration::from_millis(at.saturating_sub(now())));
             let input = tokio::select! {
                 biased;
@@ -231,7 +235,7 @@ impl App {
                     let is_history = !self.model.is_live();
                     effects.extend(self.apply(Input::Event(event)));
                     if is_history {
-                        self.is_shortened |= self.model.transcript.keep_last(HISTORY_LINES);
+                        self.is_shortened |= self.model.transcript.rows.keep_last(HISTORY_LINES);
                     }
                     if let Some(call) = decided {
                         effects.push(self.model.call(call, None));
@@ -306,6 +310,7 @@ impl App {
                 Effect::Redraw => {
                     self.terminal.write("\x1b[H\x1b[2J".to_owned());
                     self.writer.forget();
+                    self.screen.iter_mut().for_each(|screen| *screen = ScreenWriter::default());
                     self.request_drawing(Duration::ZERO);
                 }
             }
@@ -351,14 +356,22 @@ impl App {
         }
         self.model.now = now();
         self.draw_at = None;
-        let mut finished = self.model.transcript.take_finished();
         if std::mem::take(&mut self.is_shortened) {
             let text = format!("earlier output: `push log {}`", self.model.handle);
-            finished.insert(0, Line::from(Span::styled(text, self.model.theme.faint)));
+            let row = Line::from(Span::styled(text, self.model.theme.faint));
+            self.model.transcript.rows.insert_before_unwritten(row);
         }
-        let frame = last.cloned().unwrap_or_else(|| self.frame());
-        let text = self.writer.draw(&finished, &frame, size);
-        self.drawn_card = self.model.card.as_ref().filter(|_| last.is_none()).map(|card| card.pending.id().to_owned());
+        let scrolled = self.model.scrolled.as_ref().filter(|_| last.is_none());
+        let scrolled = scrolled.map(|view| scrolled::draw(&self.model, view));
+        let mut text = self.choose_screen(scrolled.is_some(), size);
+        let card = self.model.card.as_ref().filter(|_| last.is_none() && scrolled.is_none());
+        self.drawn_card = card.map(|card| card.pending.id().to_owned());
+        if let (Some(screen), Some(frame)) = (&mut self.screen, scrolled) {
+            text += &screen.draw(&frame, size);
+        } else {
+            let frame = last.cloned().unwrap_or_else(|| self.frame());
+            text += &self.write_rows(&frame, size);
+        }
         if text.is_empty() {
             self.mark_card();
         } else {
@@ -366,6 +379,37 @@ impl App {
         }
         self.drawn_at = Instant::now();
         Ok(())
+    }
+
+    /// Returns the text that shows the alternate screen for the scrolled view, and else the normal one.
+    ///
+    /// The region is removed before, so that a new size meanwhile leaves nothing of it. Rows that wait for the normal
+    /// screen are written there as soon as they are many.
+    fn choose_screen(&mut self, is_scrolled: bool, size: (u16, u16)) -> String {
+        let mut text = String::new();
+        if (!is_scrolled || self.is_behind()) && self.screen.take().is_some() {
+            text += LEAVE_SCREEN;
+        }
+        if is_scrolled && self.screen.is_none() {
+            text += &self.write_rows(&Frame::default(), size);
+            text += ENTER_SCREEN;
+            self.screen = Some(ScreenWriter::default());
+        }
+        self.terminal.set_alternate(self.screen.is_some());
+        text
+    }
+
+    /// Returns the text that adds the finished rows and draws the region.
+    fn write_rows(&mut self, frame: &Frame, size: (u16, u16)) -> String {
+        let rows = &mut self.model.transcript.rows;
+        let text = self.writer.draw(rows.unwritten(), frame, size);
+        rows.mark_written();
+        text
+    }
+
+    /// Returns whether many rows wait for the terminal.
+    fn is_behind(&self) -> bool {
+        self.model.transcript.rows.unwritten().len() > UNWRITTEN_LINES
     }
 
     fn frame(&mut self) -> Frame {

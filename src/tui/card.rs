@@ -103,6 +103,12 @@ impl Card {
         self.shown_at.get_or_insert(now);
     }
 
+    /// Records that something else is shown: it has to be drawn again before keys decide.
+    pub(crate) fn mark_hidden(&mut self) {
+        self.shown_at = None;
+        self.held = None;
+    }
+
     /// Returns whether keys decide: not before it was drawn and could be read.
     pub(crate) fn is_armed(&self, now: Millis) -> bool {
         self.shown_at.is_some_and(|at| now.saturating_sub(at) >= ARMING_MILLIS) && !self.is_sent

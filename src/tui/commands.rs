@@ -27,6 +27,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ("Ctrl-S", "send into the active run (steer)"),
     ("Tab", "complete, or move the focus: approval, queue, message"),
     ("Up, Down", "earlier messages, in the first and last row"),
+    ("PageUp", "scroll back; / searches, q or Esc returns"),
     ("Ctrl-N", "new session in this directory"),
     ("Ctrl-P", "list of sessions and commands"),
     ("Ctrl-O", "show all output of tools, or fold it"),

@@ -14,6 +14,7 @@ use super::editor::{Editor, Movement};
 use super::model::{Departure, Effect, Focus, FollowUp, Millis, Model};
 use super::options::SwitchTarget;
 use super::palette::{Palette, PaletteAction, PaletteEntry};
+use super::scrolled;
 use super::view;
 use crate::display::approval::Decision;
 
@@ -28,11 +29,18 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
         return Vec::new();
     }
     model.typed_at = model.now;
+    if model.scrolled.is_some() {
+        return scrolled::press(model, key);
+    }
     if let Some(effects) = global(model, key) {
         return effects;
     }
     if model.palette.is_some() {
         return palette(model, key);
+    }
+    if key.code == KeyCode::PageUp {
+        scrolled::open(model);
+        return Vec::new();
     }
     if model.read_only {
         return Vec::new();
@@ -104,7 +112,7 @@ pub(crate) fn interrupt(model: &mut Model) -> Vec<Effect> {
 }
 
 /// Handles keys that do the same everywhere.
-fn global(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
+pub(crate) fn global(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
     if key.modifiers != KeyModifiers::CONTROL {
         if key.code == KeyCode::Tab && model.completion.is_none() {
             model.focus = next_focus(model);

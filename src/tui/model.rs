@@ -11,6 +11,7 @@ use super::completion::Completion;
 use super::composer::Composer;
 use super::options::SwitchTarget;
 use super::palette::Palette;
+use super::scrolled::ScrolledView;
 use super::text::theme::Theme;
 use super::transcript::Transcript;
 use crate::client::{Event, Notice, SessionSnapshot};
@@ -187,6 +188,8 @@ pub(crate) struct Model {
     pub(crate) can_switch: bool,
     /// The list of sessions and commands, while it is shown.
     pub(crate) palette: Option<Palette>,
+    /// The scrolled view, while it is shown in place of everything else.
+    pub(crate) scrolled: Option<ScrolledView>,
     /// Whether the session accepts no more messages.
     pub(crate) ended: bool,
     /// The conversation.
@@ -270,6 +273,7 @@ impl Model {
             read_only: setup.read_only,
             can_switch: setup.can_switch,
             palette: None,
+            scrolled: None,
             ended: setup.snapshot.ended,
             transcript: Transcript::new(setup.theme, setup.size.0, setup.full_output),
             own_run: setup.own_run,

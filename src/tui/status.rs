@@ -37,22 +37,7 @@ pub(crate) fn status_row(model: &Model) -> Line<'static> {
     if model.leaving.is_some() {
         return Line::from(Span::styled("leaving: waiting for pushd to confirm what was sent", model.theme.attention));
     }
-    let mut spans = Vec::new();
-    match model.connection {
-        Connection::Connected => {}
-        Connection::Reconnecting => spans.push(Span::styled("! reconnecting to pushd", model.theme.bad)),
-        Connection::Stopped => {
-            spans.push(Span::styled("! pushd was stopped; `push daemon start` starts it", model.theme.bad));
-        }
-    }
-    match model.other_approvals {
-        0 => {}
-        1 => spans.push(Span::styled("! 1 approval in another session: /approvals", model.theme.attention)),
-        count => {
-            let text = format!("! {count} approvals in other sessions: /approvals");
-            spans.push(Span::styled(text, model.theme.attention));
-        }
-    }
+    let mut spans = warnings(model);
     let name = model.name.as_deref().map(sanitize_line).filter(|name| !name.is_empty());
     let mut parts = vec![name.unwrap_or_else(|| model.handle.clone()), sanitize_line(&model.provider)];
     if model.ended {
@@ -72,8 +57,29 @@ pub(crate) fn status_row(model: &Model) -> Line<'static> {
     line
 }
 
+/// Returns what is wrong with the connection, and whether another session waits.
+pub(crate) fn warnings(model: &Model) -> Vec<Span<'static>> {
+    let mut spans = Vec::new();
+    match model.connection {
+        Connection::Connected => {}
+        Connection::Reconnecting => spans.push(Span::styled("! reconnecting to pushd", model.theme.bad)),
+        Connection::Stopped => {
+            spans.push(Span::styled("! pushd was stopped; `push daemon start` starts it", model.theme.bad));
+        }
+    }
+    match model.other_approvals {
+        0 => {}
+        1 => spans.push(Span::styled("! 1 approval in another session: /approvals", model.theme.attention)),
+        count => {
+            let text = format!("! {count} approvals in other sessions: /approvals");
+            spans.push(Span::styled(text, model.theme.attention));
+        }
+    }
+    spans
+}
+
 /// Joins as many parts as fit.
-fn join(spans: Vec<Span<'static>>, width: usize, model: &Model) -> Line<'static> {
+pub(crate) fn join(spans: Vec<Span<'static>>, width: usize, model: &Model) -> Line<'static> {
     let separator = Span::styled(" · ", model.theme.faint);
     let mut line: Vec<Span<'static>> = Vec::new();
     let mut used = 0;

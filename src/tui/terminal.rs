@@ -12,10 +12,13 @@ use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
+use super::screen_writer::LEAVE_SCREEN;
 use super::signals::{is_capable, is_foreground};
 
 /// Whether the modes of the terminal are set.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// Whether the alternate screen is shown.
+static ALTERNATE: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
 /// Bracketed paste and reports of the focus.
@@ -60,6 +63,12 @@ impl TerminalGuard {
         if self.texts.send(text).is_ok() {
             self.waiting += 1;
         }
+    }
+
+    /// Records whether the alternate screen is shown, which is left with the modes.
+    #[expect(clippy::unused_self, reason = "only who holds the terminal changes its screen")]
+    pub(crate) fn set_alternate(&self, is_shown: bool) {
+        ALTERNATE.store(is_shown, Ordering::SeqCst);
     }
 
     /// Returns whether something is not written yet.
@@ -135,7 +144,8 @@ fn restore(output: Output) {
         let _ = disable_raw_mode();
         if output == Output::Possible {
             let mut out = io::stdout().lock();
-            let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
+            let screen = if ALTERNATE.swap(false, Ordering::SeqCst) { LEAVE_SCREEN } else { "" };
+            let _ = write!(out, "{screen}{LEAVE}").and_then(|()| out.flush());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the state and its rows: inputs in, effects and rows out.
 
+mod scrolled;
 mod snapshots;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -45,7 +46,7 @@ impl Screen {
     fn input(&mut self, input: Input) -> Vec<Effect> {
         let effects = update(&mut self.model, input, self.now);
         // The application draws after every input.
-        if let Some(card) = &mut self.model.card {
+        if let Some(card) = self.model.card.as_mut().filter(|_| self.model.scrolled.is_none()) {
             card.mark_drawn(self.now);
         }
         effects
@@ -93,7 +94,10 @@ impl Screen {
     }
 
     fn finished(&mut self) -> String {
-        self.model.transcript.take_finished().iter().map(|row| format!("{}\n", plain(row))).collect()
+        let rows = &mut self.model.transcript.rows;
+        let text = rows.unwritten().iter().map(|row| format!("{}\n", plain(row))).collect();
+        rows.mark_written();
+        text
     }
 
     fn open_card(&mut self, payload: Value) {

@@ -10,6 +10,7 @@ use ratatui::text::{Line, Span};
 
 use super::call_log::CallLog;
 use super::painted::{self, DIFF_LINES, QuestionExtent};
+use super::row_log::RowLog;
 use super::text::markdown::MarkdownStream;
 use super::text::theme::Theme;
 use super::text::wrap::{truncate, wrap_line};
@@ -41,7 +42,8 @@ pub(crate) struct Transcript {
     pub(crate) full_output: bool,
     /// Whether reasoning is shown.
     pub(crate) shows_thinking: bool,
-    finished: Vec<Line<'static>>,
+    /// The finished rows.
+    pub(crate) rows: RowLog,
     open: Option<OpenText>,
     /// Lines about this client, which wait for the end of the open text.
     asides: Vec<(Style, String)>,
@@ -82,7 +84,7 @@ impl Transcript {
             width,
             full_output,
             shows_thinking: false,
-            finished: Vec::new(),
+            rows: RowLog::default(),
             open: None,
             asides: Vec::new(),
             calls: BTreeMap::new(),
@@ -97,27 +99,6 @@ impl Transcript {
     /// Changes the width of later lines.
     pub(crate) const fn set_width(&mut self, width: u16) {
         self.width = width;
-    }
-
-    /// Takes the finished lines.
-    pub(crate) fn take_finished(&mut self) -> Vec<Line<'static>> {
-        std::mem::take(&mut self.finished)
-    }
-
-    /// Returns how many finished lines were not taken.
-    pub(crate) const fn finished_count(&self) -> usize {
-        self.finished.len()
-    }
-
-    /// Drops all but the last finished lines of a history that nobody has seen yet, if there are twice as many; returns
-    /// whether it did.
-    pub(crate) fn keep_last(&mut self, count: usize) -> bool {
-        if self.finished.len() < 2 * count {
-            return false;
-        }
-        let surplus = self.finished.len() - count;
-        self.finished.drain(..surplus);
-        true
     }
 
     /// Returns the last of the rows that still change.
@@ -146,7 +127,7 @@ impl Transcript {
         let width = self.text_width();
         if let Some(OpenText::Answer { stream, sanitizer }) = &mut self.open {
             stream.push(&sanitizer.push(piece));
-            self.finished.extend(stream.take_finished(width));
+            self.rows.extend(stream.take_finished(width));
         }
     }
 
@@ -178,7 +159,7 @@ impl Transcript {
     pub(crate) fn close(&mut self, at: u64) {
         let width = self.text_width();
         match self.open.take() {
-            Some(OpenText::Answer { mut stream, .. }) => self.finished.extend(stream.finish(width)),
+            Some(OpenText::Answer { mut stream, .. }) => self.rows.extend(stream.finish(width)),
             Some(OpenText::Thinking { text, since, shown, .. }) => {
                 self.begin(Block::Entry);
                 if self.shows_thinking {
@@ -232,7 +213,7 @@ impl Transcript {
     /// Adds lines as they are.
     pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = Line<'static>>) {
         let width = self.text_width();
-        self.finished.extend(lines.into_iter().flat_map(|line| wrap_line(&line, width, "  ")));
+        self.rows.extend(lines.into_iter().flat_map(|line| wrap_line(&line, width, "  ")));
     }
 
     /// Starts a tool call.
@@ -382,7 +363,7 @@ impl Transcript {
                 format!("  {} {}", step.status.mark(), step.text),
                 painted::style(&self.theme, step.status.style()),
             ));
-            self.finished.extend(wrap_line(&line, self.text_width(), "    "));
+            self.rows.extend(wrap_line(&line, self.text_width(), "    "));
         }
         self.heading.clear();
     }
@@ -439,7 +420,7 @@ impl Transcript {
         let indent = " ".repeat(text.len() - text.trim_start_matches(' ').len());
         let line = Line::from(Span::styled(text.replace('\t', "    "), style));
         let rows = wrap_line(&line, self.text_width(), &indent);
-        self.finished.extend(rows);
+        self.rows.extend(rows);
     }
 
     /// Begins a block: messages and answers have a blank line before them.
@@ -449,7 +430,7 @@ impl Transcript {
             (_, Block::Message | Block::Answer | Block::Entry | Block::None) => true,
         };
         if needs_space {
-            self.finished.push(Line::default());
+            self.rows.push(Line::default());
             self.heading.clear();
         }
         self.last_block = block;

@@ -5,6 +5,7 @@ use super::client_task::{Call, CallError, CallReply};
 use super::commands;
 use super::keys;
 use super::model::{Connection, Departure, Effect, Focus, FollowUp, Input, Millis, Model, PendingCall, QueueEntry};
+use super::scrolled;
 use super::session_events::{self, refresh_card};
 use crate::client::Notice;
 use crate::display::approval::is_already_decided;
@@ -51,6 +52,7 @@ pub(crate) fn update(model: &mut Model, input: Input, now: Millis) -> Vec<Effect
         Input::Suspend => vec![Effect::Suspend],
         Input::Tick => tick(model),
     };
+    scrolled::search_new_rows(model);
     let is_gone = match model.focus {
         Focus::Composer => false,
         Focus::Card => model.card.is_none(),
@@ -71,7 +73,8 @@ pub(crate) fn next_tick(model: &Model) -> Option<Millis> {
         (Some(_), Some(_), _) => Some(next_second),
         (None, _, Connection::Connected | Connection::Stopped) => None,
     };
-    let arming = model.card.as_ref().filter(|card| !card.is_armed(now) && !card.is_sent);
+    let card = model.card.as_ref().filter(|_| model.scrolled.is_none());
+    let arming = card.filter(|card| !card.is_armed(now) && !card.is_sent);
     let expiry = model.card.as_ref().filter(|card| card.pending.question.expires.0 > 0).map(|_| next_second);
     let calls = model.transcript.calls.values().next().map(|_| next_second);
     let hint = model.hint.as_ref().map(|(_, until)| *until);
@@ -84,9 +87,10 @@ pub(crate) fn next_tick(model: &Model) -> Option<Millis> {
 }
 
 fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
-    if model.read_only {
+    if scrolled::paste(model, text) || model.read_only {
         return Vec::new();
     }
+    model.scrolled = None;
     if model.focus == Focus::Card && model.card.as_mut().is_some_and(|card| card.paste(text)) {
         return Vec::new();
     }

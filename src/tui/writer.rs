@@ -39,21 +39,21 @@ pub(crate) struct InlineWriter {
 
 /// A row of the region as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct DrawnRow {
+pub(crate) struct DrawnRow {
     /// With escape sequences.
-    encoded: String,
+    pub(crate) encoded: String,
     /// Without them.
     plain: String,
 }
 
 /// Starts a synchronized update: the terminal shows it as a whole.
-const BEGIN_UPDATE: &str = "\x1b[?2026h\x1b[?25l";
-const END_UPDATE: &str = "\x1b[?2026l";
-const SHOW_CURSOR: &str = "\x1b[?25h";
+pub(crate) const BEGIN_UPDATE: &str = "\x1b[?2026h\x1b[?25l";
+pub(crate) const END_UPDATE: &str = "\x1b[?2026l";
+pub(crate) const SHOW_CURSOR: &str = "\x1b[?25h";
 const ERASE_BELOW: &str = "\x1b[J";
 /// Rows of the region are cut and not wrapped, should the terminal be narrower than it says, or letters wider.
-const WRAP_OFF: &str = "\x1b[?7l";
-const WRAP_ON: &str = "\x1b[?7h";
+pub(crate) const WRAP_OFF: &str = "\x1b[?7l";
+pub(crate) const WRAP_ON: &str = "\x1b[?7h";
 
 impl InlineWriter {
     /// Returns the text that adds finished lines and shows the frame; empty if nothing changes.
@@ -114,7 +114,7 @@ impl InlineWriter {
 }
 
 /// Returns the rows that fit the terminal: the last ones, each shortened; and the cursor in them.
-fn fit(frame: &Frame, width: u16, height: u16) -> (Vec<DrawnRow>, Option<(usize, u16)>) {
+pub(crate) fn fit(frame: &Frame, width: u16, height: u16) -> (Vec<DrawnRow>, Option<(usize, u16)>) {
     let skipped = frame.rows.len().saturating_sub(usize::from(height.max(1)));
     let widest = width.saturating_sub(1);
     let cursor = frame.cursor.and_then(|(row, column)| Some((row.checked_sub(skipped)?, column.min(widest))));

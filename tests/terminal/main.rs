@@ -9,6 +9,7 @@ mod inline;
 mod output;
 mod restarts;
 mod restored;
+mod scrolled;
 #[path = "../support/mod.rs"]
 mod support;
 

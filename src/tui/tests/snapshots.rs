@@ -8,6 +8,7 @@ use super::{Screen, plain, question};
 use crate::client::{Notice, SessionSnapshot};
 use crate::tui::client_task::{CallError, CallReply};
 use crate::tui::model::{Connection, Focus, Input, Model, Setup};
+use crate::tui::scrolled;
 use crate::tui::text::theme::Theme;
 use crate::tui::text::wrap::truncate;
 use crate::tui::view;
@@ -33,8 +34,12 @@ fn compare_styles(name: &str, screen: &mut Screen) {
 }
 
 fn compare_rows(name: &str, screen: &mut Screen, show: fn(&Line<'_>) -> String) {
-    let finished = screen.model.transcript.take_finished();
-    let frame = view::draw(&screen.model);
+    let finished = screen.model.transcript.rows.unwritten().to_vec();
+    screen.model.transcript.rows.mark_written();
+    let (kind, frame) = match &screen.model.scrolled {
+        Some(view) => ("screen", scrolled::draw(&screen.model, view)),
+        None => ("region", view::draw(&screen.model)),
+    };
     let rows = |rows: &[Line<'_>]| rows.iter().map(|row| show(row) + "\n").collect::<String>();
     let cursor = match frame.cursor {
         Some((row, column)) => format!("cursor at row {row}, column {column}"),
@@ -42,7 +47,7 @@ fn compare_rows(name: &str, screen: &mut Screen, show: fn(&Line<'_>) -> String) 
     };
     // As the writer shortens them.
     let drawn: Vec<_> = frame.rows.iter().map(|row| truncate(row, screen.model.size.0 - 1)).collect();
-    let text = format!("{}---- region, {cursor}\n{}", rows(&finished), rows(&drawn));
+    let text = format!("{}---- {kind}, {cursor}\n{}", rows(&finished), rows(&drawn));
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/tests/views"));
     settings.set_prepend_module_to_snapshot(false);
@@ -306,6 +311,26 @@ fn replies_to_commands() {
         }
     }
     compare("commands", &mut screen);
+}
+
+#[test]
+fn the_scrolled_view() {
+    for (name, mut screen) in [("", wide()), ("-40-columns", narrow())] {
+        screen.model.size.1 = 16;
+        converse(&mut screen);
+        screen.event("user_message", json!({"text": "And now the difference."}));
+        screen.model.transcript.rows.mark_written();
+        screen.type_text("a draft");
+        drop(screen.key(KeyCode::PageUp));
+        compare(&format!("scrolled{name}"), &mut screen);
+        screen.type_text("/sum");
+        compare(&format!("scrolled-search-typed{name}"), &mut screen);
+        drop(screen.key(KeyCode::Enter));
+        drop(screen.key(KeyCode::Char('N')));
+        compare_styles(&format!("scrolled-match{name}"), &mut screen);
+        screen.event("approval_required", question());
+        compare(&format!("scrolled-approval{name}"), &mut screen);
+    }
 }
 
 fn screen_of_observer() -> Screen {
