@@ -3,7 +3,7 @@
 
 mod fixture;
 
-use fixture::{Fixture, LIMITS, after, anonymous, command, durable, in_session, keyed, with_other_content};
+use fixture::{Fixture, LIMITS, after, anonymous, command, in_session, keyed, stored_with_effect, with_other_content};
 use pushd::kernel::command_log::{
     CommandLogLimits, CommandOutcome, CommandRecord, Effect, Input, RateClass, RowId, Scheduling, StoredCommand,
     Submission, Ticket,
@@ -29,33 +29,23 @@ fn a_command_is_accepted_run_and_finished() {
 }
 
 #[test]
-fn a_durable_command_runs_when_it_is_on_disk_and_is_answered_when_its_outcome_is_written() {
+fn a_stored_command_is_answered_when_its_outcome_is_on_disk_and_written_at_once_while_it_waits() {
     let mut fixture = Fixture::new();
-    assert_eq!(fixture.submit(durable(1, "a")), ["accepted 1", "keep 1"]);
-    assert_eq!(fixture.submit(command(2, "b")), ["accepted 2"], "it runs behind the first");
-    assert_eq!(fixture.apply(Input::AdmissionPersisted(Ticket(1))), ["run 1"]);
+    assert_eq!(fixture.submit(stored_with_effect(1, "a")), ["accepted 1", "run 1"]);
+    assert_eq!(fixture.submit(stored_with_effect(2, "b")), ["accepted 2", "keep b"], "it runs behind the first");
     assert_eq!(fixture.succeed(1, "r"), ["settle 1 ok r"]);
     assert_eq!(fixture.apply(Input::OutcomePersisted(Ticket(1))), ["finished 1 ok r", "run 2"]);
-}
-
-#[test]
-fn a_command_that_cannot_be_persisted_fails_and_may_be_sent_again() {
-    let mut fixture = Fixture::new();
-    fixture.submit(durable(1, "a"));
-    assert_eq!(fixture.submit(durable(2, "a")), ["accepted 2"]);
-    let ended = fixture.apply(Input::AdmissionFailed(Ticket(1)));
-    assert_eq!(ended, ["forget 1", "finished 1 failed NotPersisted", "finished 2 again failed NotPersisted"]);
-    assert_eq!(fixture.submit(durable(3, "a")), ["accepted 3", "keep 3"]);
+    let committed = Input::FinishedWithEffect(Ticket(2), CommandOutcome::succeeded("r", None));
+    assert_eq!(fixture.apply(committed), ["finished 2 ok r"], "its effect has stored it");
 }
 
 #[test]
 fn an_outcome_that_cannot_be_written_is_still_reported() {
     let mut fixture = Fixture::new();
-    fixture.submit(durable(1, "a"));
-    fixture.apply(Input::AdmissionPersisted(Ticket(1)));
+    fixture.submit(stored_with_effect(1, "a"));
     fixture.succeed(1, "r");
     assert_eq!(fixture.apply(Input::OutcomeFailed(Ticket(1))), ["finished 1 ok r"]);
-    assert_eq!(fixture.submit(durable(2, "a")), ["accepted 2", "finished 2 again ok r"]);
+    assert_eq!(fixture.submit(stored_with_effect(2, "a")), ["accepted 2", "finished 2 again ok r"]);
 }
 
 #[test]
@@ -171,14 +161,13 @@ fn a_duplicate_under_a_new_name_registers_that_name() {
 }
 
 #[test]
-fn a_new_name_of_a_durable_command_is_written_before_it_is_answered() {
+fn a_new_name_of_a_stored_command_is_written_before_it_is_answered() {
     let mut fixture = Fixture::new();
-    fixture.submit(keyed("k", durable(1, "a")));
-    fixture.apply(Input::AdmissionPersisted(Ticket(1)));
-    fixture.submit(keyed("k", durable(2, "b")));
+    fixture.submit(keyed("k", stored_with_effect(1, "a")));
+    fixture.submit(keyed("k", stored_with_effect(2, "b")));
     fixture.succeed(1, "r");
     assert_eq!(fixture.apply(Input::OutcomePersisted(Ticket(1))), ["finished 1 ok r", "settle 2 ok r"]);
-    assert_eq!(fixture.submit(durable(3, "b")), ["accepted 3"], "it is under way until it is written");
+    assert_eq!(fixture.submit(stored_with_effect(3, "b")), ["accepted 3"], "it is under way until it is written");
     assert_eq!(fixture.apply(Input::OutcomePersisted(Ticket(2))), ["finished 2 again ok r", "finished 3 again ok r"]);
 }
 
@@ -270,11 +259,10 @@ fn the_wait_for_a_dependency_is_limited_from_the_moment_of_its_turn() {
 fn a_wait_that_is_over_leaves_no_deadline_behind() {
     let mut fixture = Fixture::new();
     fixture.submit(in_session("t", command(1, "a")));
-    fixture.submit(after(&["a"], durable(2, "b")));
+    fixture.submit(after(&["a"], command(2, "b")));
     assert!(fixture.log.next_deadline().is_some());
-    fixture.succeed(1, "r");
-    assert_eq!(fixture.log.next_deadline(), None, "it waits for the disk alone");
-    assert_eq!(fixture.apply(Input::AdmissionPersisted(Ticket(2))), ["run 2"]);
+    assert_eq!(fixture.succeed(1, "r"), ["later a ok r", "finished 1 ok r", "run 2"]);
+    assert_eq!(fixture.log.next_deadline(), None);
 }
 
 #[test]
@@ -292,8 +280,7 @@ fn a_time_limit_is_an_outcome_that_nothing_changes() {
 #[test]
 fn a_late_report_does_not_change_a_time_limit_that_is_being_written() {
     let mut fixture = Fixture::new();
-    fixture.submit(limited(50, durable(1, "a")));
-    fixture.apply(Input::AdmissionPersisted(Ticket(1)));
+    fixture.submit(limited(50, stored_with_effect(1, "a")));
     let words = fixture.deadline_in(50);
     assert!(words.iter().any(|word| word.starts_with("settle 1 failed late")), "{words:?}");
     assert_eq!(fixture.succeed(1, "late"), [""; 0]);
@@ -355,9 +342,9 @@ fn large_answers_share_a_bound_and_their_commands_stay_known() {
 #[test]
 fn a_command_without_a_name_is_neither_persisted_nor_cached() {
     let mut fixture = Fixture::new();
-    assert_eq!(fixture.submit(anonymous(durable(1, ""))), ["accepted 1", "run 1"]);
+    assert_eq!(fixture.submit(anonymous(stored_with_effect(1, ""))), ["accepted 1", "run 1"]);
     assert_eq!(fixture.succeed(1, "r"), ["finished 1 ok r"]);
-    assert_eq!(fixture.submit(anonymous(durable(2, ""))), ["accepted 2", "run 2"]);
+    assert_eq!(fixture.submit(anonymous(stored_with_effect(2, ""))), ["accepted 2", "run 2"]);
     let words = fixture.submit(in_session("t", after(&["anon"], command(3, "b"))));
     assert!(words.last().expect("it ends").contains("UnknownDependency"), "{words:?}");
 }
@@ -376,10 +363,8 @@ fn the_rate_limit_refuses_commands_and_does_not_count_duplicates() {
     assert!(words[0].starts_with("refuse 11 RateLimited(Session"), "{words:?}");
     let words = fixture.submit(with_other_content(command(12, "a")));
     assert!(words[0].starts_with("refuse 12 RateLimited(Session"), "{words:?}");
-    let free = Submission { rate_class: RateClass::Exempt, ..command(13, "c") };
-    assert_eq!(fixture.submit(free), ["accepted 13", "run 13"]);
     let control = |ticket, id| Submission { rate_class: RateClass::Control, ..command(ticket, id) };
-    assert_eq!(fixture.submit(control(14, "d")), ["accepted 14"], "its budget is its own");
+    assert_eq!(fixture.submit(control(14, "d")), ["accepted 14", "run 14"], "its budget is its own");
     assert_eq!(fixture.submit(control(15, "e")), ["accepted 15"]);
     let words = fixture.submit(control(16, "f"));
     assert!(words[0].starts_with("refuse 16 RateLimited(Session"), "{words:?}");
@@ -411,8 +396,7 @@ fn outcomes_of_a_deleted_session_are_removed_with_references_to_it() {
     fixture.succeed(1, "own");
     fixture.submit(in_session("t", command(2, "b")));
     fixture.succeed(2, "[\"s\"]");
-    fixture.submit(durable(3, "c"));
-    fixture.apply(Input::AdmissionPersisted(Ticket(3)));
+    fixture.submit(stored_with_effect(3, "c"));
     assert_eq!(fixture.apply(Input::SessionDeleted(SessionId::from("s"))), [""; 0]);
     assert_eq!(fixture.succeed(3, "own"), ["finished 3 ok own"], "nothing of it is written");
     assert_eq!((fixture.log.stats().outcomes, fixture.log.stats().keys), (1, 0));
@@ -475,7 +459,7 @@ fn a_command_whose_dependencies_fail_one_by_the_other_ends_once() {
     let mut fixture = Fixture::new();
     fixture.submit(in_session("t", command(1, "a")));
     fixture.submit(in_session("u", after(&["a"], command(2, "b"))));
-    fixture.submit(after(&["a", "b"], durable(3, "c")));
+    fixture.submit(after(&["a", "b"], stored_with_effect(3, "c")));
     let ended = fixture.fail(1, "e");
     assert_eq!(ended.iter().filter(|word| word.starts_with("settle 3")).count(), 1, "{ended:?}");
     assert_eq!(fixture.apply(Input::OutcomePersisted(Ticket(3))).len(), 1);

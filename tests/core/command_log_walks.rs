@@ -90,7 +90,7 @@ struct Walk {
     disk: BTreeMap<u64, StoredCommand>,
     deferred: Vec<DeferredWrite>,
     /// Writes in flight; a write whose record is deleted meanwhile (`None`) is confirmed all the same.
-    pending_admissions: Vec<(Ticket, Option<Arc<CommandRecord>>)>,
+    pending_admissions: Vec<Option<Arc<CommandRecord>>>,
     pending_outcomes: Vec<(Ticket, Option<OutcomeRecord>)>,
     /// The running commands, with the identity that is stored with their effect.
     running: Vec<(Ticket, Option<Arc<CommandRecord>>)>,
@@ -173,12 +173,11 @@ impl Walk {
             scheduling: self.order(),
             time_limit: if self.random.one_in(2) { Some(10 + self.random.below(20)) } else { None },
             persistence: match variant {
-                0 => Persistence::Durable,
+                0 | 2 => Persistence::WithEffect,
                 1 => Persistence::Relaxed,
-                2 => Persistence::WithEffect,
                 _ => Persistence::Cached,
             },
-            rate_class: if self.random.one_in(10) { RateClass::Exempt } else { RateClass::Ordinary },
+            rate_class: if self.random.one_in(10) { RateClass::Control } else { RateClass::Ordinary },
             format_error,
         }
     }
@@ -213,9 +212,8 @@ impl Walk {
     /// Reports for an abandoned or unknown ticket, which must have no effect.
     fn report_unknown_ticket(&mut self) {
         let ticket = self.abandoned.pop().unwrap_or(Ticket(self.tickets + 1_000_000));
-        let input = match self.random.below(3) {
-            0 => Input::AdmissionPersisted(Ticket(self.tickets + 1_000_000)),
-            1 => Input::OutcomePersisted(Ticket(self.tickets + 1_000_000)),
+        let input = match self.random.below(2) {
+            0 => Input::OutcomePersisted(Ticket(self.tickets + 1_000_000)),
             _ => Input::Finished(ticket, self.outcome()),
         };
         let effects = self.log.apply(input, self.now);
@@ -233,12 +231,10 @@ impl Walk {
 
     fn complete_disk_write(&mut self) {
         if self.random.one_in(2) && !self.pending_admissions.is_empty() {
-            let (ticket, record) = self.pending_admissions.remove(0);
-            if self.random.one_in(8) {
-                return self.apply(Input::AdmissionFailed(ticket));
+            let record = self.pending_admissions.remove(0);
+            if !self.random.one_in(8) {
+                self.write_admission(record);
             }
-            self.write_admission(record);
-            self.apply(Input::AdmissionPersisted(ticket));
         } else if !self.pending_outcomes.is_empty() {
             let (ticket, settlement) = self.pending_outcomes.remove(0);
             if self.random.one_in(8) {
@@ -282,7 +278,8 @@ impl Walk {
         let session = SessionId::from("s");
         self.apply(Input::SessionDeleted(session.clone()));
         let words = quoted_id(&session);
-        for (_, record) in self.pending_admissions.iter_mut().chain(&mut self.running) {
+        let running = self.running.iter_mut().map(|(_, record)| record);
+        for record in self.pending_admissions.iter_mut().chain(running) {
             record.take_if(|record| record.session.as_ref() == Some(&session));
         }
         for (_, settlement) in &mut self.pending_outcomes {
@@ -311,7 +308,7 @@ impl Walk {
     fn restart(&mut self) {
         // A prefix of the writes in flight has reached the disk.
         let kept = self.random.below(self.pending_admissions.len() as u64 + 1) as usize;
-        for (_, record) in self.pending_admissions.drain(..kept).collect::<Vec<_>>() {
+        for record in self.pending_admissions.drain(..kept).collect::<Vec<_>>() {
             self.write_admission(record);
         }
         let settled = self.random.below(self.pending_outcomes.len() as u64 + 1) as usize;
@@ -350,7 +347,7 @@ impl Walk {
     fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::PersistAdmission(ticket, record) => self.pending_admissions.push((ticket, Some(record))),
+                Effect::PersistAdmission(record) => self.pending_admissions.push(Some(record)),
                 Effect::Run { ticket, record } => self.running.push((ticket, record)),
                 Effect::Abandon(ticket) => {
                     self.running.retain(|(other, _)| *other != ticket);

@@ -17,8 +17,6 @@ pub(super) struct ActiveCommand {
     pub(super) persistence: Persistence,
     pub(super) format_error: ErrorFormatter,
     pub(super) state: CommandState,
-    /// Whether its admission is on disk, or need not be.
-    pub(super) admission_persisted: bool,
     /// Whether its outcome was committed together with its effect.
     pub(super) outcome_committed: bool,
     /// Whether its outcome is cached and, unless it only reads, stored.
@@ -36,7 +34,7 @@ pub(super) struct ActiveCommand {
 /// The state of a command in flight.
 #[derive(Debug)]
 pub(super) enum CommandState {
-    /// It waits for its turn, for a dependency, or for its admission to be persisted.
+    /// It waits for its turn or for a dependency.
     Waiting,
     /// It is being executed.
     Running,
@@ -72,8 +70,6 @@ impl ActiveCommand {
             persistence: submission.persistence,
             format_error: submission.format_error,
             state: CommandState::Waiting,
-            // Without an id or a key nobody could ask for a stored admission.
-            admission_persisted: submission.persistence != Persistence::Durable || !retained,
             outcome_committed: false,
             retained,
             record,
@@ -99,7 +95,6 @@ impl ActiveCommand {
             persistence,
             format_error,
             state: CommandState::Waiting,
-            admission_persisted: true,
             outcome_committed: false,
             retained: true,
             unmet: Vec::new(),

@@ -123,7 +123,6 @@ impl CommandLog {
             RateClass::Control => {
                 self.control_rate.try_acquire(submission.session.as_ref(), now).map_err(AdmissionRefusal::RateLimited)
             }
-            RateClass::Exempt => Ok(()),
         }
     }
 
@@ -195,9 +194,6 @@ impl CommandLog {
             }
         }
         let command = ActiveCommand::new(&submission, record, unmet);
-        if !command.admission_persisted {
-            fx.push(Effect::PersistAdmission(ticket, Arc::clone(&command.record)));
-        }
         self.lanes.enter(&command.record, ticket, command.scheduling);
         self.active.insert(ticket, command);
         self.try_start(ticket, now, fx);
@@ -206,7 +202,7 @@ impl CommandLog {
             command.retained && command.persistence == Persistence::WithEffect && command.is_waiting()
         };
         if let Some(command) = self.active.get(&ticket).filter(waits) {
-            fx.push(Effect::PersistAdmission(ticket, Arc::clone(&command.record)));
+            fx.push(Effect::PersistAdmission(Arc::clone(&command.record)));
         }
     }
 
@@ -252,13 +248,6 @@ impl CommandLog {
         CommandError::DependencyFailed { dependency, error }
     }
 
-    pub(super) fn admission_persisted(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
-        if let Some(command) = self.active.get_mut(&ticket) {
-            command.admission_persisted = true;
-            self.try_start(ticket, now, fx);
-        }
-    }
-
     /// Starts a command that waits for nothing more, or starts the dependency timeout of one that waits for others.
     pub(super) fn try_start(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
         let Some(command) = self.active.get_mut(&ticket) else { return };
@@ -272,9 +261,6 @@ impl CommandLog {
                 self.set_deadline(ticket, Some(now.after(self.limits.dependency_millis)));
             }
             return;
-        }
-        if !command.admission_persisted {
-            return self.set_deadline(ticket, None);
         }
         command.state = CommandState::Running;
         let limit = command.time_limit.map(|millis| now.after(millis));

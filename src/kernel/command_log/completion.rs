@@ -37,20 +37,6 @@ impl CommandLog {
         }
     }
 
-    /// Fails a command whose admission could not be persisted. Nothing is cached, so that it can be sent again.
-    pub(super) fn admission_failed(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
-        let Some(command) =
-            self.active.get(&ticket).filter(|command| command.is_waiting() && !command.admission_persisted)
-        else {
-            return;
-        };
-        let outcome = CommandOutcome::failed((command.format_error)(&CommandError::NotPersisted));
-        // The record may be on disk nevertheless and would be found as interrupted.
-        fx.push(Effect::DeleteRecord(command.record.row));
-        self.forget_names(ticket);
-        self.complete(ticket, outcome, false, now, fx);
-    }
-
     /// The outcome was written or could not be; in both cases it is published.
     pub(super) fn outcome_persisted(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
         let mut failing = FailureQueue::new();
@@ -133,7 +119,7 @@ impl CommandLog {
         let settlement = || OutcomeRecord { record: Arc::clone(&command.record), outcome: outcome.clone(), at: now };
         let waits_for_the_disk = match (command.retained, command.persistence) {
             (true, Persistence::WithEffect) if command.outcome_committed => false,
-            (true, Persistence::Durable | Persistence::WithEffect) => {
+            (true, Persistence::WithEffect) => {
                 fx.push(Effect::PersistOutcome(ticket, settlement()));
                 true
             }

@@ -16,8 +16,8 @@ pub enum Effect {
     Refuse(Ticket, AdmissionRefusal),
     /// Announce that the command was admitted.
     Accept(Ticket),
-    /// Persist the admission with a sync, and answer with `AdmissionPersisted` or `AdmissionFailed`.
-    PersistAdmission(Ticket, Arc<CommandRecord>),
+    /// Persist the admission of a command that has to wait; nothing waits for that.
+    PersistAdmission(Arc<CommandRecord>),
     /// Announce that the command has started, and execute it; answer with `Finished`, or with `FinishedWithEffect` if
     /// its outcome was committed together with its effect.
     Run {

@@ -77,8 +77,6 @@ pub enum CommandError {
         /// The time limit, in milliseconds.
         millis: u64,
     },
-    /// Its admission could not be persisted, so it did not run. The failure is not stored.
-    NotPersisted,
     /// The server stopped before the command ended; whether it had an effect is unknown.
     Interrupted,
 }

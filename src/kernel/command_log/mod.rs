@@ -112,8 +112,6 @@ impl CommandLog {
         let mut fx = Vec::with_capacity(4);
         match input {
             Input::Submit(submission) => self.submit(*submission, now, &mut fx),
-            Input::AdmissionPersisted(ticket) => self.admission_persisted(ticket, now, &mut fx),
-            Input::AdmissionFailed(ticket) => self.admission_failed(ticket, now, &mut fx),
             Input::Finished(ticket, outcome) => self.handle_finished(ticket, outcome, now, &mut fx),
             Input::FinishedWithEffect(ticket, outcome) => {
                 self.handle_finished_with_effect(ticket, outcome, now, &mut fx)

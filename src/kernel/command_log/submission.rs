@@ -67,8 +67,6 @@ pub enum Scheduling {
 /// How durably a command is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
-    /// Its admission is on disk before it runs, and its outcome is written before it is announced.
-    Durable,
     /// It does not wait for the disk before it runs, and its driver commits its outcome in one batch with its effect,
     /// so that neither is stored without the other. An outcome without an effect is written before it is announced. Its
     /// admission is stored only while it waits for its turn.
@@ -87,8 +85,6 @@ pub enum RateClass {
     /// It counts against a second limiter with the same limits, so that a flood of ordinary commands does not prevent
     /// a client from stopping or answering something.
     Control,
-    /// It does not count.
-    Exempt,
 }
 
 /// Every input that the command log can receive.
@@ -96,10 +92,6 @@ pub enum RateClass {
 pub enum Input {
     /// A client sent a command.
     Submit(Box<Submission>),
-    /// The admission of an [`Effect::PersistAdmission`](super::Effect::PersistAdmission) is on disk.
-    AdmissionPersisted(Ticket),
-    /// The admission could not be persisted: the command fails without having run, and may be sent again.
-    AdmissionFailed(Ticket),
     /// A running command has ended. The input is ignored if the command has timed out.
     Finished(Ticket, CommandOutcome),
     /// A running command has ended, and its outcome is committed with its effect.

@@ -59,7 +59,6 @@ pub fn command_error(error: &CommandError) -> String {
             format!("Dependency '{dependency}' timed out after {millis}ms")
         }
         CommandError::TimedOut { name: _, kind, millis } => format!("Command '{kind}' timed out after {millis}ms"),
-        CommandError::NotPersisted => "the command could not be written down, and was not run".to_owned(),
         CommandError::Interrupted => "interrupted by restart".to_owned(),
     }
 }

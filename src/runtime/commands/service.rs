@@ -322,12 +322,7 @@ impl CommandService {
                 }
             }
             Effect::Accept(ticket) => self.announce(inner, ticket, LifecycleStage::Accepted),
-            Effect::PersistAdmission(ticket, record) => {
-                let stored = store::persist_admission(self.journal(), record);
-                self.report_commit(stored, move |stored| {
-                    if stored { Input::AdmissionPersisted(ticket) } else { Input::AdmissionFailed(ticket) }
-                });
-            }
+            Effect::PersistAdmission(record) => store::persist_admission(self.journal(), record),
             Effect::Run { ticket, record } => {
                 self.announce(inner, ticket, LifecycleStage::Started);
                 self.run(inner, ticket, record);
@@ -340,9 +335,7 @@ impl CommandService {
             Effect::PersistOutcome(ticket, record) => {
                 let durability = inner.pending.get(&ticket).map_or(Durability::Written, |pending| pending.durability);
                 let stored = store::persist_outcome(self.journal(), record, &*self.protocol, durability);
-                self.report_commit(stored, move |stored| {
-                    if stored { Input::OutcomePersisted(ticket) } else { Input::OutcomeFailed(ticket) }
-                });
+                self.report_commit(ticket, stored);
             }
             Effect::PersistOutcomeLater(record) => {
                 store::defer_outcome(self.journal(), record, &*self.protocol);
@@ -352,23 +345,23 @@ impl CommandService {
         }
     }
 
-    /// Passes the result of a commit to the log.
+    /// Passes the result of the commit of an outcome to the log.
     fn report_commit(
         self: &Arc<Self>,
+        ticket: Ticket,
         stored: tokio::sync::oneshot::Receiver<Result<(), CommitError>>,
-        input: impl FnOnce(bool) -> Input + Send + 'static,
     ) {
         let service = Arc::clone(self);
         tokio::spawn(async move {
-            let stored = match stored.await {
-                Ok(Ok(())) => true,
+            let input = match stored.await {
+                Ok(Ok(())) => Input::OutcomePersisted(ticket),
                 Ok(Err(error)) => {
                     error!(error = %error, "cannot store a command");
-                    false
+                    Input::OutcomeFailed(ticket)
                 }
-                Err(_) => false,
+                Err(_) => Input::OutcomeFailed(ticket),
             };
-            service.input(input(stored));
+            service.input(input);
         });
     }
 

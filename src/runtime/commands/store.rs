@@ -26,12 +26,10 @@ pub(super) async fn restore(
     Ok(CommandLog::restore(limits, journal.load_commands().await?, format_error, now))
 }
 
-/// Persists an admission, synced.
-pub(super) fn persist_admission(
-    journal: &Journal,
-    record: Arc<CommandRecord>,
-) -> oneshot::Receiver<Result<(), CommitError>> {
-    journal.write_commands(vec![CommandWrite::Admitted(record)], Durability::Synced)
+/// Persists an admission, synced; nobody waits for it.
+pub(super) fn persist_admission(journal: &Journal, record: Arc<CommandRecord>) {
+    // If it cannot be stored, neither can the effect of the command.
+    drop(journal.write_commands(vec![CommandWrite::Admitted(record)], Durability::Synced));
 }
 
 /// Writes an outcome; the receiver is notified when it has its durability.

@@ -83,8 +83,9 @@ pub(crate) fn command(ticket: u64, id: &str) -> Submission {
     }
 }
 
-pub(crate) fn durable(ticket: u64, id: &str) -> Submission {
-    Submission { persistence: Persistence::Durable, ..command(ticket, id) }
+/// A command whose outcome is stored with its effect, or before it is announced.
+pub(crate) fn stored_with_effect(ticket: u64, id: &str) -> Submission {
+    Submission { persistence: Persistence::WithEffect, ..command(ticket, id) }
 }
 
 pub(crate) fn in_session(session: &str, submission: Submission) -> Submission {
@@ -119,7 +120,7 @@ fn describe(effect: &Effect) -> String {
     match effect {
         Effect::Refuse(ticket, refusal) => format!("refuse {} {refusal:?}", ticket.0),
         Effect::Accept(ticket) => format!("accepted {}", ticket.0),
-        Effect::PersistAdmission(ticket, _) => format!("keep {}", ticket.0),
+        Effect::PersistAdmission(record) => format!("keep {}", record.id.as_deref().unwrap_or("?")),
         Effect::Run { ticket, .. } => format!("run {}", ticket.0),
         Effect::Abandon(ticket) => format!("abandon {}", ticket.0),
         Effect::PersistOutcome(ticket, settled) => {

@@ -44,7 +44,6 @@ struct Cmd {
     persistence: Persistence,
     limit: Option<u64>,
     phase: Phase,
-    persisted: bool,
     remembered: bool,
     dependencies: Vec<(usize, Arc<str>)>,
     duplicate_of: Option<usize>,
@@ -62,11 +61,9 @@ pub(crate) struct Model {
     cmds: Vec<Cmd>,
     /// The cached finished commands, in the order of completion.
     finished: Vec<usize>,
-    rate_events: Vec<(Now, Option<SessionId>)>,
+    rate_events: Vec<(Now, RateClass, Option<SessionId>)>,
     shutting_down: bool,
     now: Now,
-    /// The row that this step may evict beyond the limit.
-    evictable_row: Option<u64>,
     pub(crate) ran: u64,
     pub(crate) replayed: u64,
 }
@@ -87,7 +84,6 @@ impl Model {
             rate_events: Vec::new(),
             shutting_down: false,
             now: Now(0),
-            evictable_row: None,
             ran: 0,
             replayed: 0,
         }
@@ -138,7 +134,6 @@ impl Model {
     /// Checks one step of the command log.
     pub(crate) fn observe(&mut self, input: &Input, now: Now, effects: &[Effect]) {
         self.now = now;
-        self.evictable_row = None;
         let mut rest = effects;
         match input {
             Input::Submit(submission) => {
@@ -158,19 +153,6 @@ impl Model {
                         assert!(rest.is_empty(), "a conflict changes nothing: {rest:?}");
                     }
                     Admission::Accept => assert_same(first, &Effect::Accept(submission.ticket)),
-                }
-            }
-            Input::AdmissionPersisted(ticket) => {
-                if let Some(at) = self.active(*ticket) {
-                    self.cmds[at].persisted = true;
-                }
-            }
-            Input::AdmissionFailed(ticket) => {
-                let unpersisted = |at: &usize| self.cmds[*at].phase == Phase::Waiting && !self.cmds[*at].persisted;
-                if let Some(at) = self.active(*ticket).filter(unpersisted) {
-                    self.evictable_row = self.cmds[at].row;
-                    self.forget_active(at);
-                    self.cmds[at].failure = Some(CommandError::NotPersisted);
                 }
             }
             Input::SessionDeleted(session) => self.delete_session(session),
@@ -227,11 +209,11 @@ impl Model {
         {
             return Admission::Refuse(busy);
         }
-        if (found.is_none() || conflicts.is_some()) && submission.rate_class == RateClass::Ordinary {
-            if let Some(fast) = self.rate_exceeded(&submission.session) {
+        if found.is_none() || conflicts.is_some() {
+            if let Some(fast) = self.rate_exceeded(submission.rate_class, &submission.session) {
                 return Admission::Refuse(AdmissionRefusal::RateLimited(fast));
             }
-            self.rate_events.push((self.now, submission.session.clone()));
+            self.rate_events.push((self.now, submission.rate_class, submission.session.clone()));
         }
         if let Some(at) = conflicts {
             let (identity, name) = match by_key {
@@ -288,7 +270,6 @@ impl Model {
             persistence: keeping.unwrap_or(submission.persistence),
             limit: submission.time_limit,
             phase: Phase::Waiting,
-            persisted: submission.persistence != Persistence::Durable || !remembered,
             remembered,
             dependencies: awaits,
             duplicate_of: leader,
@@ -339,12 +320,11 @@ impl Model {
 
     fn check_effect(&mut self, input: &Input, effect: &Effect) {
         match effect {
-            Effect::PersistAdmission(ticket, record) => {
-                let at = self.active(*ticket).expect("it is under way");
-                let waits = self.cmds[at].persistence == Persistence::WithEffect
-                    && self.cmds[at].remembered
-                    && self.cmds[at].phase == Phase::Waiting;
-                assert!(!self.cmds[at].persisted || waits, "{:?}", self.cmds[at]);
+            Effect::PersistAdmission(record) => {
+                let at = self.cmds.len() - 1;
+                assert!(matches!(input, Input::Submit(_)), "only a new command is stored before it has run");
+                let stored = self.cmds[at].persistence == Persistence::WithEffect && self.cmds[at].remembered;
+                assert!(stored && self.cmds[at].phase == Phase::Waiting, "{:?}", self.cmds[at]);
                 assert!(self.cmds[at].failure.is_none() && self.cmds[at].duplicate_of.is_none());
                 self.check_record(at, record);
             }
@@ -368,7 +348,7 @@ impl Model {
             }
             Effect::PersistOutcome(ticket, settlement) => {
                 let at = self.active(*ticket).expect("it is under way");
-                assert!(matches!(self.cmds[at].persistence, Persistence::Durable | Persistence::WithEffect));
+                assert_eq!(self.cmds[at].persistence, Persistence::WithEffect);
                 assert!(!matches!(input, Input::FinishedWithEffect(own, _) if own == ticket), "it is stored");
                 self.check_settled(input, at, settlement);
             }
@@ -386,9 +366,6 @@ impl Model {
             }
             Effect::Finish { ticket, outcome, replayed } => self.check_finished(input, *ticket, outcome, *replayed),
             Effect::DeleteRecord(row) => {
-                if self.evictable_row.take_if(|own| own == &row.0).is_some() {
-                    return;
-                }
                 assert!(self.finished.len() > self.limits.outcomes, "there is room for {row:?}");
                 let oldest = self.finished.remove(0);
                 assert_eq!(self.cmds[oldest].row, Some(row.0), "another is the oldest");
@@ -464,7 +441,7 @@ impl Model {
         assert!(matches!(cmd.phase, Phase::Ended { .. }), "{cmd:?} is told before it is written");
         assert_eq!(cmd.outcome.as_ref(), Some(outcome));
         assert_eq!(replayed, cmd.duplicate_of.is_some());
-        let waits = matches!(cmd.persistence, Persistence::Durable | Persistence::WithEffect) && !committed;
+        let waits = cmd.persistence == Persistence::WithEffect && !committed;
         if cmd.remembered && waits {
             let reported = matches!(input, Input::OutcomePersisted(own) | Input::OutcomeFailed(own) if *own == ticket);
             assert!(reported, "{cmd:?} is told before it is written");
@@ -501,12 +478,11 @@ impl Model {
                 }
             }
             if matches!(self.cmds[at].phase, Phase::Ended { .. }) {
-                let waits = matches!(self.cmds[at].persistence, Persistence::Durable | Persistence::WithEffect);
+                let waits = self.cmds[at].persistence == Persistence::WithEffect;
                 assert!(waits, "nothing is in its way: {:?}", self.cmds[at]);
             }
         }
         assert!(self.finished.len() <= self.limits.outcomes);
-        assert_eq!(self.evictable_row, None, "what cannot be kept is forgotten");
         if matches!(input, Input::Deadline) {
             assert!(self.next_deadline().is_none_or(|at| at > self.now), "something is late and goes on");
         }
@@ -515,7 +491,6 @@ impl Model {
     fn may_run(&self, at: usize) -> bool {
         let cmd = &self.cmds[at];
         cmd.phase == Phase::Waiting
-            && cmd.persisted
             && cmd.duplicate_of.is_none()
             && cmd.failure.is_none()
             && self.has_turn(at)
@@ -560,11 +535,11 @@ impl Model {
         CommandError::DependencyFailed { dependency, error: error.into() }
     }
 
-    fn rate_exceeded(&self, session: &Option<SessionId>) -> Option<RateExceeded> {
+    fn rate_exceeded(&self, class: RateClass, session: &Option<SessionId>) -> Option<RateExceeded> {
         let rate = self.limits.rate;
         let counts = |of: &dyn Fn(&Option<SessionId>) -> bool| {
-            let young = |(at, whose): &&(Now, Option<SessionId>)| self.now.since(*at) < rate.window_millis && of(whose);
-            self.rate_events.iter().filter(young).count()
+            let young = |at: Now| self.now.since(at) < rate.window_millis;
+            self.rate_events.iter().filter(|(at, own, whose)| young(*at) && *own == class && of(whose)).count()
         };
         if counts(&|_| true) >= rate.overall {
             return Some(RateExceeded::Overall(rate));
@@ -656,10 +631,9 @@ fn restored(stored: &StoredCommand, now: Now) -> Cmd {
         session: record.session.clone(),
         fingerprint: record.fingerprint,
         scheduling: Scheduling::Bypass,
-        persistence: Persistence::Durable,
+        persistence: Persistence::WithEffect,
         limit: None,
         phase: Phase::Finished,
-        persisted: true,
         remembered: true,
         dependencies: Vec::new(),
         duplicate_of: None,
