@@ -501,3 +501,13 @@ fn a_question_mark_shows_the_keys_and_can_begin_a_message() {
     assert!(!screen.region().contains("Alt-Enter"), "{}", screen.region());
     assert_eq!(screen.model.composer.message(), "?$ make");
 }
+
+#[test]
+fn the_keys_are_shown_beside_a_card_as_far_as_there_is_room() {
+    let mut screen = Screen::new();
+    screen.event("user_message", json!({"text": "go"}));
+    drop(screen.event("approval_required", question()));
+    screen.type_text("?");
+    assert!(screen.region().contains("Alt-Enter"), "{}", screen.region());
+    assert!(screen.region().contains('…'), "{}", screen.region());
+}

@@ -21,6 +21,8 @@ const COMPOSER_ROWS: usize = 12;
 const LISTED: usize = 5;
 /// How many rows a card has at least before other rows are shown.
 const CARD_ROWS: usize = 16;
+/// The same while something else has the focus: the card is not answered then.
+const UNFOCUSED_CARD_ROWS: usize = 6;
 /// How many rows of the output of a folded call are shown.
 const LIVE_ROWS: usize = 2;
 
@@ -64,11 +66,15 @@ pub(crate) fn hides_rows_of(model: &Model, card: &Card) -> bool {
     card_view::draw(model, card, card_height(model, others, &mut rows_below_card(model))).hides_rows
 }
 
-/// Returns how many rows the card may take beside `others`; in a small terminal the rows below it are left out.
+/// Returns how many rows the card may take beside `others`; in a small terminal rows below it are left out.
 fn card_height(model: &Model, others: usize, below: &mut Vec<Line<'static>>) -> usize {
     let room = (usize::from(model.size.1.max(4)) - 1).saturating_sub(others + 2);
-    if room < below.len() + CARD_ROWS {
-        below.clear();
+    let card_rows = if model.focus == Focus::Card { CARD_ROWS } else { UNFOCUSED_CARD_ROWS };
+    if room < below.len() + card_rows {
+        below.truncate(room.saturating_sub(card_rows));
+        if let Some(last) = below.last_mut() {
+            *last = Line::from(Span::styled("  …", model.theme.faint));
+        }
     }
     room.saturating_sub(below.len()).max(4)
 }
