@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::support::daemon::{Daemon, TIMEOUT, wait_until};
 use crate::support::websocket::{self, FrameSender};
@@ -50,8 +50,7 @@ const GROWTH: u64 = 48 * 1024 * 1024;
 fn concurrent_clients_find_nothing_done_twice_no_outcome_changed_and_no_command_stuck() {
     let long = std::env::var("PUSH_LONG").is_ok_and(|value| value == "1");
     let commands = number("PUSH_PI_CROWD").unwrap_or(if long { 10_000 } else { 2_000 });
-    let seed = number("PUSH_PI_CROWD_SEED")
-        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos())));
+    let seed = number("PUSH_PI_CROWD_SEED").unwrap_or(1);
     println!("PUSH_PI_CROWD_SEED={seed} PUSH_PI_CROWD={commands}");
     let mut test = LoadTest::new(seed, commands as usize);
     let started = Instant::now();
