@@ -17,6 +17,8 @@ mod access;
 #[cfg(test)]
 mod audience_tests;
 pub mod clock;
+#[cfg(test)]
+mod command_storage_tests;
 mod commands;
 pub mod confinement;
 mod connection;

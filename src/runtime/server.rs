@@ -225,7 +225,7 @@ impl Server {
         match known.map_err(|error| ErrorBody::transient(Code::InternalError, error.to_string()))? {
             Some((kept, id)) if is_same(kept) => {
                 let (lane, token) = (self.lane(&id).await?, new_token()?);
-                self.replace_token(&lane, &token).await?;
+                self.replace_token(&lane, &token, Durability::Synced).await?;
                 let repetition = Repetition::Repeated;
                 Ok(Some(StartedSession { id, lane, token, repetition, start_guard: None }))
             }
@@ -340,18 +340,18 @@ impl Server {
         Ok(confinement::with_home_access(&described, &access))
     }
 
-    /// Revokes the attach token of a session.
+    /// Revokes the attach token of a session. The next sync of the journal makes it final.
     pub(super) async fn revoke_token(&self, id: &SessionId) -> Result<(), ErrorBody> {
         let (token, lane) = (new_token()?, self.lane(id).await?);
-        self.replace_token(&lane, &token).await
+        self.replace_token(&lane, &token, Durability::Written).await
     }
 
     /// Stores a new token hash. Tokens are not stored, so a repeated start gets a new token and the old one is revoked.
-    async fn replace_token(&self, lane: &LaneHandle, token: &str) -> Result<(), ErrorBody> {
+    async fn replace_token(&self, lane: &LaneHandle, token: &str, durability: Durability) -> Result<(), ErrorBody> {
         let hash = token::hash(token);
         let mut batch = Batch::new(lane.id().clone());
         batch.token_hash = Some(hash);
-        batch.durability = Durability::Synced;
+        batch.durability = durability;
         match self.hub.services().journal.commit(batch).await {
             Ok(Ok(())) => {
                 lane.replace_token(hash);

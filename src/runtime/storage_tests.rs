@@ -66,80 +66,8 @@ async fn a_pi_abort_stops_a_run_and_a_dismissal_settles_a_question_while_a_sync_
     daemon.close().await;
 }
 
-#[tokio::test]
-async fn a_pi_prompt_is_acknowledged_after_one_sync_and_a_pi_read_after_none() {
-    let (daemon, disk) = TestDaemon::on_test_disk();
-    let mut client = daemon.client().await;
-    client.get("speak", json!({"protocol": "pi", "cwd": "/"})).await;
-    pi_command(&mut client, json!({"id": "create", "type": "create_session", "sessionId": "s"})).await;
-    // Syncs everything that is written so far.
-    let mut other = daemon.client().await;
-    other.start().await;
-    disk.hold();
-    for kind in ["get_state", "get_messages", "get_session_stats", "health_check", "list_sessions"] {
-        pi_command(&mut client, json!({"id": kind, "type": kind, "sessionId": "s"})).await;
-    }
-    client.send_line(&json!({"id": "p", "type": "prompt", "sessionId": "s", "message": "wait, then speak"})).await;
-    disk.wait_until_held().await;
-    disk.allow_one();
-    let response = pi_response(&mut client).await;
-    assert_eq!((&response["id"], &response["success"]), (&json!("p"), &json!(true)), "{response}");
-    disk.recover();
-    daemon.close().await;
-}
-
-#[tokio::test]
-async fn every_pi_write_is_acknowledged_after_one_sync() {
-    let daemon = TestDaemon::without_background_syncs();
-    let cwd = daemon.root.path().join("project");
-    std::fs::create_dir(&cwd).unwrap();
-    let mut client = daemon.client().await;
-    client.get("speak", json!({"protocol": "pi", "cwd": cwd})).await;
-    // A conversation to fork, in a file that others can load.
-    pi_command(&mut client, json!({"id": "create", "type": "create_session", "sessionId": "s"})).await;
-    pi_command(&mut client, json!({"id": "p", "type": "prompt", "sessionId": "s", "message": "speak"})).await;
-    while client.line().await["event"]["type"] != "agent_end" {}
-    let state = pi_command(&mut client, json!({"id": "state", "type": "get_state", "sessionId": "s"})).await;
-    let messages = json!({"id": "f", "type": "get_fork_messages", "sessionId": "s"});
-    let entry = pi_command(&mut client, messages).await["messages"][0]["entryId"].clone();
-    let file = state["sessionFile"].as_str().unwrap().to_owned();
-    let syncs = || daemon.server.hub().services().journal.stats().syncs;
-    let writes = [
-        json!({"type": "set_session_name", "name": "n"}),
-        json!({"type": "set_thinking_level", "level": "high"}),
-        json!({"type": "cycle_thinking_level"}),
-        json!({"type": "set_auto_compaction", "enabled": false}),
-        json!({"type": "set_auto_retry", "enabled": false}),
-        json!({"type": "set_model", "provider": "ollama", "modelId": "m"}),
-        json!({"type": "export_html"}),
-        json!({"type": "abort"}),
-        json!({"type": "abort_bash"}),
-        json!({"type": "abort_retry"}),
-        json!({"type": "abort_compaction"}),
-        json!({"type": "create_session", "sessionId": "t"}),
-        json!({"type": "switch_session_file", "sessionId": "t", "sessionPath": file}),
-        json!({"type": "delete_session", "sessionId": "t"}),
-        json!({"type": "fork", "entryId": entry}),
-        json!({"type": "new_session"}),
-    ];
-    for (number, mut write) in writes.into_iter().enumerate() {
-        write["id"] = format!("w{number}").into();
-        if write["sessionId"].is_null() {
-            write["sessionId"] = "s".into();
-        }
-        let before = syncs();
-        pi_command(&mut client, write.clone()).await;
-        assert_eq!(syncs() - before, 1, "{write}");
-    }
-    let before = syncs();
-    let load = json!({"id": "load", "type": "load_session", "sessionId": "u", "sessionPath": file});
-    pi_command(&mut client, load).await;
-    assert_eq!(syncs() - before, 3, "it opens a session, imports finished runs and loads the session");
-    daemon.close().await;
-}
-
 /// Sends a command of the Pi protocol, which must succeed, and returns its result.
-async fn pi_command(client: &mut Client, command: Value) -> Value {
+pub(super) async fn pi_command(client: &mut Client, command: Value) -> Value {
     client.send_line(&command).await;
     let response = pi_response(client).await;
     assert_eq!((&response["id"], &response["success"]), (&command["id"], &json!(true)), "{response}");
@@ -147,7 +75,7 @@ async fn pi_command(client: &mut Client, command: Value) -> Value {
 }
 
 /// Returns the next response of the Pi protocol.
-async fn pi_response(client: &mut Client) -> Value {
+pub(super) async fn pi_response(client: &mut Client) -> Value {
     loop {
         let line = client.line().await;
         if line["type"] == "response" {

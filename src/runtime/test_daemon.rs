@@ -180,6 +180,26 @@ impl TestDaemon {
         (Self::start_in(root, limits, Clock::start(), open), disk)
     }
 
+    /// Starts a daemon that copies the files of its journal to a directory after each commit, under the number of the
+    /// commit. The counter has the number of the next one.
+    pub(super) fn copying_commits(copies: &Path) -> (Self, Arc<AtomicU32>) {
+        let root = Arc::new(TempDir::new().unwrap());
+        let (from, to, next) = (root.path().to_owned(), copies.to_owned(), Arc::new(AtomicU32::new(0)));
+        let counter = Arc::clone(&next);
+        let copy = move || {
+            let copy = to.join(counter.load(Ordering::SeqCst).to_string());
+            std::fs::create_dir(&copy)?;
+            for name in ["pushd.db", "pushd.db-wal", "pushd.marks", "pushd.ahead"] {
+                std::fs::copy(from.join(name), copy.join(name))?;
+            }
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let options = Options { sync_within: Duration::ZERO, ..options() };
+        let open = |directory: &Path| Journal::open_with_sync(directory, options, copy).unwrap();
+        (Self::start_in(root, Limits::default(), Clock::start(), open), next)
+    }
+
     /// Starts a daemon that syncs only what something waits for.
     pub(super) fn without_background_syncs() -> Self {
         let root = Arc::new(TempDir::new().unwrap());
@@ -194,8 +214,12 @@ impl TestDaemon {
         let address = Address { socket, lock, pid, directory: DirectoryKind::Default };
         let provider = Arc::new(ScriptedProvider::default());
         let named: Arc<dyn Provider> = Arc::<ScriptedProvider>::clone(&provider);
-        let home = root.path().as_os_str().to_owned();
-        let paths = Paths::from_environment(&|name| (name == "PUSH_HOME").then(|| home.clone())).unwrap();
+        let variable = |name: &str| match name {
+            "PUSH_HOME" => Some(root.path().into()),
+            "PUSH_CONFIG" => Some(root.path().join("config.toml").into()),
+            _ => None,
+        };
+        let paths = Paths::from_environment(&variable).unwrap();
         let files = FileTasks::new(FILE_SLOTS, Duration::from_secs(60));
         let services = Arc::new(Services {
             limits,
@@ -257,7 +281,8 @@ fn options() -> Options {
     Options { lost_line, ..Options::default() }
 }
 
-fn open(directory: &Path) -> Journal {
+/// Opens the journal of a daemon that does not run.
+pub(super) fn open(directory: &Path) -> Journal {
     Journal::open(directory, options()).unwrap()
 }
 

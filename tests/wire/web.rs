@@ -5,7 +5,9 @@
 
 mod admission;
 mod client;
+mod confined_steps;
 mod environment;
+mod hostile_lines;
 mod http;
 mod messages;
 mod other_users;

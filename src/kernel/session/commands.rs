@@ -154,6 +154,10 @@ impl Session {
         if run.steers.len() >= self.limits.steers {
             return Err(Refusal::TooManySteers);
         }
+        // What the run may do without a gate, a run of the caller itself could not.
+        if run.may_start_without_gate() {
+            self.require(caller, Right::Decide)?;
+        }
         let answer = Answer::Steered(run.id.clone());
         let Steer { message, text, images, fingerprint } = steer;
         let steering = Steering { message, text, images, fingerprint, by: caller.source.clone() };

@@ -89,6 +89,13 @@ impl Run {
     pub fn is_confined(&self) -> bool {
         self.rules.iter().any(|rule| rule == gate::CONFINED)
     }
+
+    /// Returns whether its rules, or those granted for it, may let calls start without a gate. Only whoever may decide
+    /// gives a run such rules.
+    pub fn may_start_without_gate(&self) -> bool {
+        let restricts = |rule: &String| rule == gate::CONFINED || rule == gate::DENY_ALL;
+        !self.granted.is_empty() || !self.rules.iter().all(restricts)
+    }
 }
 
 /// The usage of a run.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
-use pushd::kernel::command::{Idempotency, Right};
+use pushd::kernel::command::{Idempotency, Right, Steer};
 use pushd::kernel::event::{Adjustment, ParticipantEvent, SessionEvent};
 use pushd::kernel::id::ParticipantId;
 use pushd::kernel::participant::{Authentication, Participant, Presence};
@@ -77,6 +77,31 @@ fn whoever_may_prompt_and_not_approve_gives_no_rules_to_its_run() {
     let refused = fixture.send_from(2, "ann", Command::Prompt(Box::new(prompt.clone())));
     assert_eq!(refused, Err(Refusal::NotPermitted));
     assert!(fixture.send(Command::Prompt(Box::new(prompt))).is_ok(), "the owner does");
+}
+
+#[test]
+fn whoever_may_not_approve_steers_no_run_that_starts_calls_without_a_gate() {
+    let steer = |id: &str| {
+        let (message, text, fingerprint) = (MessageId::new(id), "more".to_owned(), Fingerprint(1));
+        Command::Steer(Box::new(Steer { message, text, images: Vec::new(), fingerprint }))
+    };
+    for (rules, permitted) in [
+        (vec![], true),
+        (vec![gate::DENY_ALL.to_owned()], true),
+        (vec![gate::APPROVE_ALL.to_owned()], false),
+        (vec!["allow: exec(make)".to_owned()], false),
+    ] {
+        let mut fixture = Fixture::open();
+        fixture.join("ann", ParticipantKind::Human, &[Role::Driver]);
+        fixture.join("eve", ParticipantKind::Human, &[Role::Driver, Role::Approver]);
+        let prompt = Prompt { rules: rules.clone(), ..fixture.message("one") };
+        fixture.send(Command::Prompt(Box::new(prompt))).unwrap();
+        let steered = fixture.send_from(2, "ann", steer("s"));
+        assert_eq!(steered.is_ok(), permitted, "{rules:?} {steered:?}");
+        assert!(permitted || steered == Err(Refusal::NotPermitted));
+        assert!(fixture.send_from(3, "eve", steer("t")).is_ok(), "{rules:?}");
+        assert!(fixture.send(steer("u")).is_ok(), "{rules:?}");
+    }
 }
 
 #[test]

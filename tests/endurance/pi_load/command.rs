@@ -83,14 +83,28 @@ pub(crate) fn is_read(kind: &str) -> bool {
     kind.starts_with("get_") || kind.starts_with("list_") || matches!(kind, "switch_session" | "health_check")
 }
 
-/// Whether a kind of command is written after it ran, so that its outcome may be lost by a kill.
-pub(crate) fn is_written_later(kind: &str) -> bool {
-    is_read(kind) || kind.starts_with("abort")
+/// How a kind of command is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// It is written after it ran: a kill may lose its outcome, though not its change.
+    Later,
+    /// Its change and its outcome are one commit. Its admission alone is stored only while it waits for its turn.
+    OneCommit,
+    /// Its admission is in the commit of each change, and its outcome follows.
+    SeveralCommits,
 }
 
-/// Whether the outcome of a kind of command is stored together with its change of the session, or neither is.
-pub(crate) fn is_stored_with_change(kind: &str) -> bool {
-    !is_written_later(kind)
+impl Storage {
+    pub(crate) fn of(kind: &str) -> Self {
+        match kind {
+            kind if is_read(kind) || kind.starts_with("abort") => Self::Later,
+            "prompt" | "set_session_name" | "set_thinking_level" | "set_auto_compaction" | "set_auto_retry" => {
+                Self::OneCommit
+            }
+            "create_session" | "delete_session" | "bash" => Self::SeveralCommits,
+            other => panic!("how {other} is stored is not known"),
+        }
+    }
 }
 
 /// Whether a kind of command overtakes others in its lane.

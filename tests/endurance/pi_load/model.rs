@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::pi_load::command::{Envelope, Request, is_stored_with_change, is_written_later, overtakes};
+use crate::pi_load::command::{Envelope, Request, Storage, overtakes};
 use crate::pi_load::trace::{LifecycleEvent, Outcome, Phase};
 
 /// How many outcomes the daemon keeps.
@@ -179,9 +179,9 @@ impl Model {
                 let same = self.known[number].request == *request;
                 let known = was_known(event, same, then);
                 self.known[number].storage = if known { StorageState::Stored } else { StorageState::Evicted };
-                // Without its outcome, its change is not stored either.
+                // Without its admission or its outcome, no change of it is stored either.
                 let unfinished = self.known[number].finished.is_none();
-                if !known && unfinished && is_stored_with_change(&self.known[number].request.kind) {
+                if !known && unfinished && Storage::of(&self.known[number].request.kind) != Storage::Later {
                     self.known[number].started = None;
                 }
             }
@@ -358,8 +358,16 @@ impl Model {
         let known = &mut self.known[of];
         match &known.outcome {
             Some(stored) => assert_eq!(stored, outcome, "the outcome changed: {event:?}"),
-            // It was running when the daemon was killed; this outcome is final.
-            None if known.instance < self.instance => known.outcome = Some(outcome.clone()),
+            // It was waiting or running when the daemon was killed; this outcome is final.
+            None if known.instance < self.instance => {
+                known.outcome = Some(outcome.clone());
+                if outcome.error.as_deref() != Some("interrupted by restart") {
+                    known.finished = Some(self.killed);
+                } else if Storage::of(&known.request.kind) == Storage::OneCommit {
+                    // Its change would be stored with its outcome.
+                    known.started = None;
+                }
+            }
             None => panic!("a repetition ended before what it repeats: {event:?}"),
         }
         if let Some(own) = own {
@@ -388,10 +396,8 @@ impl Model {
                 PendingEnd::Conflict(_) => None,
             };
             let Some(known) = number.map(|number| &mut self.known[number]) else { continue };
-            // A started command was written before, unless it is written later.
-            let kind = &known.request.kind;
-            let written = known.started.is_some() && !is_written_later(kind) && !is_stored_with_change(kind);
-            known.storage = if written { StorageState::Stored } else { StorageState::Uncertain };
+            // It is stored with its first change, which may not have been made.
+            known.storage = StorageState::Uncertain;
             // The event of its start may have been lost with the connections, while its change was stored.
             if known.leader == number.unwrap_or(usize::MAX) && known.fault.is_none() {
                 known.started = known.started.or(Some(self.position));
@@ -404,7 +410,7 @@ impl Model {
         let certain = self.outcome_cache.len().saturating_sub(CERTAIN);
         for (at, number) in self.outcome_cache.drain(..).enumerate() {
             let known = &mut self.known[number];
-            if is_written_later(&known.request.kind) || at < certain {
+            if Storage::of(&known.request.kind) == Storage::Later || at < certain {
                 known.storage = StorageState::Uncertain;
             }
         }

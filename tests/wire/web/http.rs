@@ -10,7 +10,7 @@ use crate::support::daemon::Daemon;
 use crate::web::client::{PiDaemon, Socket, configure, status};
 
 /// A daemon with a port for all protocols.
-fn http_daemon() -> PiDaemon {
+pub(crate) fn http_daemon() -> PiDaemon {
     let daemon = Daemon::start_in(TempDir::new().unwrap(), &[], &["--http=127.0.0.1:0"]);
     let metrics = daemon.connect().get("get_metrics", json!({}));
     assert_eq!(metrics["pi"], Value::Null);
@@ -18,7 +18,7 @@ fn http_daemon() -> PiDaemon {
     PiDaemon { daemon, address }
 }
 
-fn request(socket: &mut Socket, kind: &str, payload: &Value) -> Value {
+pub(crate) fn request(socket: &mut Socket, kind: &str, payload: &Value) -> Value {
     let line = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r", "type": kind, "payload": payload});
     socket.0.send(Message::text(line.to_string())).expect("the daemon reads");
     loop {
@@ -216,7 +216,6 @@ fn a_token_votes_as_a_participant_of_its_own_and_lists_only_its_sessions() {
     assert!(decided["payload"]["participantId"].as_str().unwrap().starts_with("tok_"), "{decided}");
 }
 
-/// The header of a new token with a role.
 #[test]
 fn the_holder_of_a_token_finds_and_counts_only_sessions_that_it_may_list() {
     let server = http_daemon();
@@ -242,7 +241,8 @@ fn the_holder_of_a_token_finds_and_counts_only_sessions_that_it_may_list() {
     }
 }
 
-fn bearer(server: &PiDaemon, role: &str) -> String {
+/// The header of a new token with a role.
+pub(crate) fn bearer(server: &PiDaemon, role: &str) -> String {
     let made = server.push(&["token", "new", "--name", role, "--role", role]);
     assert!(made.status.success(), "{made:?}");
     format!("Bearer {}", String::from_utf8(made.stdout).unwrap().trim())

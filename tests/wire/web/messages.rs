@@ -125,7 +125,7 @@ fn connections_that_end_in_any_way_are_removed() {
 }
 
 /// A frame of a client.
-fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     match payload.len() {
         length @ 0..126 => bytes.push(0x80 | u8::try_from(length).unwrap()),

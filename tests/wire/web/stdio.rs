@@ -113,7 +113,7 @@ fn an_invalid_request_is_answered_and_the_connection_stays_open() {
     client.ping();
 }
 
-fn bridge(daemon: &Daemon) -> Child {
+pub(crate) fn bridge(daemon: &Daemon) -> Child {
     daemon.command("push").args(["pi", "--stdio"]).stdin(Stdio::piped()).spawn().unwrap()
 }
 

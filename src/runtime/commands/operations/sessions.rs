@@ -289,7 +289,9 @@ impl Execution {
             let voided = self.service.server().revoke_token(view.session()).await;
             voided.map_err(|body| OperationError::message(body.message))?;
         }
-        self.request_part(view, command, None, ChangePosition::Last).await?;
+        // A session that is loaded continues in a file, which is another change.
+        let position = if matches!(command, Command::Load) { ChangePosition::Step } else { ChangePosition::Last };
+        self.request_part(view, command, None, position).await?;
         self.service.describe(view, None, &self.peer).await?;
         Ok(())
     }

@@ -63,7 +63,6 @@ impl Execution {
         } else {
             self.open_stored(&id, path, &stored).await?
         };
-        self.step(&view, Command::Load).await?;
         let (snapshot, version) = self.service.describe(&view, None, &self.peer).await?;
         Ok(OperationReply::at(OperationResult::Created(Box::new(self.info(&view, &snapshot))), version))
     }
@@ -119,7 +118,7 @@ impl Execution {
         {
             let _guard = view.lock_file().await;
             file_sync::choose(&self.service, id, Path::new(path)).await?;
-            self.import_conversation(&view, stored).await?;
+            self.load_conversation(&view, stored).await?;
         }
         Ok(view)
     }
@@ -135,6 +134,13 @@ impl Execution {
         }
         let next = file_sync::imported_file(&self.service, view.session(), Path::new(path));
         self.branch_to_file(view, next, None).await?;
+        self.load_conversation(view, stored).await
+    }
+
+    /// Imports the conversation of a file into a session that is loaded with it. The import is the last change, so that
+    /// its sync covers the others.
+    async fn load_conversation(&self, view: &Arc<SessionView>, stored: &ParsedSession) -> Result<()> {
+        self.step(view, Command::Load).await?;
         self.import_conversation(view, stored).await
     }
 
