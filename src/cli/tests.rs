@@ -42,6 +42,8 @@ fn documented_command_lines_are_accepted() {
         "push playbook plan.md --headless --json",
         "push playbook - --approve all",
         "push sessions --json --all",
+        "push ls --state running --here --since 2h",
+        "push ps --repo /tmp",
         "push show",
         "push show @last --json",
         "push attach",
