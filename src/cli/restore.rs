@@ -30,6 +30,8 @@ pub(crate) struct RestoreArgs {
 
 /// Restores a backup.
 pub(crate) async fn run(args: RestoreArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let unreadable = |source| CliError::File { action: "read", what: args.file.display().to_string(), source };
+    File::open(&args.file).map_err(unreadable)?;
     let state = context.paths()?.state;
     let has_data = || [DATABASE].iter().chain(&OTHER_FILES).any(|name| state.join(name).exists());
     if has_data() && !args.force {

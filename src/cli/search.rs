@@ -32,7 +32,7 @@ pub(crate) struct SearchArgs {
     #[command(flatten)]
     scope: ScopeArgs,
     /// Print at most this many hits
-    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Print one JSON object
     #[arg(long)]

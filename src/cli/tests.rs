@@ -131,6 +131,7 @@ fn invalid_command_lines_are_bad_usage() {
         "push delete s1 --older-than 30d",
         "push delete --older-than soon",
         "push purge s1",
+        "push search x --limit 0",
         "push doctor s1",
         "push daemon",
         "push -q -v sessions",

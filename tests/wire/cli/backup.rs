@@ -26,6 +26,9 @@ fn a_backup_under_load_restores_everything_that_was_acknowledged() {
     assert_eq!(fs::metadata(home.path().join("all.backup")).unwrap().permissions().mode() & 0o777, 0o600);
     let refused = home.push(&["backup", "all.backup"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("it exists already; name another file"), "{refused:?}");
+    let missing = home.push(&["restore", "no-such-file"]);
+    assert!(missing.code == Some(1) && missing.err.contains("cannot read no-such-file"), "{missing:?}");
 
     let elsewhere = Home::new();
     let file = home.path().join("all.backup");
