@@ -34,7 +34,7 @@ pub(crate) struct BackupArgs {
 pub(crate) async fn run(args: BackupArgs, context: &mut Context) -> Result<Exit, CliError> {
     let unwritable = |source| CliError::File { action: "write", what: args.file.display().to_string(), source };
     if args.file.symlink_metadata().is_ok() {
-        return Err(unwritable(io::ErrorKind::AlreadyExists.into()));
+        return Err(unwritable(exists_already()));
     }
     // A daemon that starts stores what an earlier one left behind.
     context.client().await?.request(Request::metrics()).await?;
@@ -45,18 +45,16 @@ pub(crate) async fn run(args: BackupArgs, context: &mut Context) -> Result<Exit,
     verify(&temporary.path, &manifest).map_err(unwritable)?;
     // Unlike a rename, a link fails if somebody else has created the file meanwhile.
     fs::hard_link(&temporary.path, &args.file)
-        .or_else(|_| {
-            if args.file.exists() {
-                Err(io::ErrorKind::AlreadyExists.into())
-            } else {
-                fs::rename(&temporary.path, &args.file)
-            }
-        })
+        .or_else(|_| if args.file.exists() { Err(exists_already()) } else { fs::rename(&temporary.path, &args.file) })
         .map_err(unwritable)?;
     let bytes = fs::metadata(&args.file).map_err(unwritable)?.len();
     let (sessions, events) = (count(manifest.sessions, "session"), count(manifest.events, "event"));
     context.console.line(&format!("{sessions}, {events}, {}", size(bytes)))?;
     Ok(Exit::SUCCESS)
+}
+
+fn exists_already() -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, "it exists already; name another file")
 }
 
 /// Appends the other files and the manifest to the copied database.

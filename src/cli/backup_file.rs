@@ -35,6 +35,13 @@ pub(crate) struct Manifest {
     pub(crate) files: Vec<Part>,
 }
 
+/// The part of a manifest that all formats have.
+#[derive(Debug, Deserialize)]
+struct Origin {
+    format: String,
+    version: String,
+}
+
 /// A file in a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -74,9 +81,18 @@ pub(crate) fn read_manifest(file: &mut File) -> io::Result<Manifest> {
     }
     let end = length - FOOTER_BYTES;
     file.seek(SeekFrom::Start(end.checked_sub(size).ok_or_else(not_a_backup)?))?;
-    let manifest: Manifest = serde_json::from_reader(file.take(size))?;
+    let mut text = Vec::new();
+    file.take(size).read_to_end(&mut text)?;
+    let origin: Origin = serde_json::from_slice(&text)?;
+    if origin.format != FORMAT {
+        let Origin { format, version } = origin;
+        return Err(io::Error::other(format!(
+            "version {version} wrote it as {format:?}; install a newer version to read it"
+        )));
+    }
+    let manifest: Manifest = serde_json::from_slice(&text)?;
     let parts = manifest.files.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.bytes));
-    if manifest.format != FORMAT || parts != Some(end - size) {
+    if parts != Some(end - size) {
         return Err(not_a_backup());
     }
     file.seek(SeekFrom::Start(0))?;

@@ -1,6 +1,6 @@
 //! `push completions`: prints a script that completes command lines in a shell.
 //!
-//! The script calls `push` again, so that sessions and approvals are those of the moment. Completion never
+//! The script calls `push` again, so that sessions, approvals and models are those of the moment. Completion never
 //! starts a daemon and prints no error: without a daemon there is nothing to offer.
 
 use std::time::Duration;
@@ -17,9 +17,12 @@ use super::exit::{CliError, Exit};
 use super::format::truncate;
 use super::host::Target;
 use super::ids;
+use super::models;
 use super::sanitize::sanitize_line;
 use super::sessions::title;
 use crate::client::{Client, Request, SessionPage};
+use crate::provider::playbook;
+use crate::provider::registry::ModelRegistry;
 
 /// Print a script that completes push in a shell
 #[derive(Debug, clap::Args)]
@@ -65,7 +68,9 @@ fn add_values(command: clap::Command) -> clap::Command {
     let verb = command.get_name().to_owned();
     let mut command = command.mut_args(|argument| match (verb.as_str(), argument.get_id().as_str()) {
         ("approve" | "deny", "id") => argument.add(ArgValueCandidates::new(|| ask(Question::Approvals))),
-        (_, "session") => argument.add(ArgValueCandidates::new(|| ask(Question::Sessions))),
+        (_, "session" | "sessions") => argument.add(ArgValueCandidates::new(|| ask(Question::Sessions))),
+        (_, "provider") => argument.add(ArgValueCandidates::new(providers)),
+        (_, "model") => argument.add(ArgValueCandidates::new(models_of_provider)),
         _ => argument,
     });
     for name in names {
@@ -96,7 +101,41 @@ fn ask(question: Question) -> Vec<CompletionCandidate> {
     answer.ok().flatten().unwrap_or_default()
 }
 
-/// How long a shell waits for the daemon.
+/// Returns the names of the providers.
+fn providers() -> Vec<CompletionCandidate> {
+    let Some((registry, _)) = registry() else { return Vec::new() };
+    registry.names().chain([playbook::NAME]).map(|name| CompletionCandidate::new(sanitize_line(name))).collect()
+}
+
+/// Asks the server of the provider that the command line names, or else of the default one, for its models.
+fn models_of_provider() -> Vec<CompletionCandidate> {
+    let named = provider_of(std::env::args()).or_else(|| std::env::var("PUSH_PROVIDER").ok());
+    let Some((registry, default)) = registry() else { return Vec::new() };
+    let Some(provider) = named.or(default) else { return Vec::new() };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let environment = models::environment();
+    let listed = registry.list_models(&provider, None, None, &environment);
+    let listed = runtime.block_on(async { tokio::time::timeout(PATIENCE, listed).await });
+    let names = listed.ok().and_then(Result::ok).unwrap_or_default();
+    names.into_iter().map(|name| CompletionCandidate::new(sanitize_line(&name))).collect()
+}
+
+/// Returns the configured providers, and the default one.
+fn registry() -> Option<(ModelRegistry, Option<String>)> {
+    let context = Context::new(ColorChoice::Never, Verbosity::Quiet, Target::Local);
+    let paths = context.paths().ok()?;
+    let file = models::read_config(&paths.config).ok()?;
+    Some((models::models(&paths, &file), file.settings.provider))
+}
+
+/// Returns the value of `--provider` in a command line.
+fn provider_of(words: impl Iterator<Item = String>) -> Option<String> {
+    let mut words = words.skip_while(|word| word != "--provider" && !word.starts_with("--provider="));
+    let word = words.next()?;
+    word.strip_prefix("--provider=").map(str::to_owned).or_else(|| words.next())
+}
+
+/// How long a shell waits for the daemon, or for the server of a provider.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How many sessions are offered, the newest first.
 const OFFERED: u64 = 100;
@@ -119,4 +158,17 @@ async fn approvals(client: &mut Client) -> Option<Vec<CompletionCandidate>> {
         CompletionCandidate::new(sanitize_line(pending.question.gate.as_str())).help(Some(about.into()))
     });
     Some(offered.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::provider_of;
+
+    #[test]
+    fn the_provider_of_a_command_line_is_found_in_both_forms() {
+        let of = |line: &str| provider_of(line.split(' ').map(str::to_owned));
+        assert_eq!(of("push run --provider ollama --model x").as_deref(), Some("ollama"));
+        assert_eq!(of("push run --provider=ollama --model x").as_deref(), Some("ollama"));
+        assert_eq!((of("push run --model x"), of("push run --provider")), (None, None));
+    }
 }

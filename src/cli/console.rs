@@ -41,6 +41,8 @@ pub(crate) struct Console {
     pub(crate) input_is_terminal: bool,
     /// Whether standard output is a terminal.
     pub(crate) output_is_terminal: bool,
+    /// The width of standard output, if it is a terminal.
+    pub(crate) columns: Option<usize>,
     /// Whether the last line of standard output is unfinished.
     open_line: bool,
     /// Whether standard error is a terminal.
@@ -62,6 +64,7 @@ impl Console {
             stderr_palette: palette(color, io::stderr().is_terminal(), no_color),
             input_is_terminal: io::stdin().is_terminal(),
             output_is_terminal: io::stdout().is_terminal(),
+            columns: columns(),
             open_line: false,
             stderr_is_terminal: io::stderr().is_terminal(),
             out: Box::new(io::stdout()),
@@ -169,6 +172,14 @@ impl Console {
     }
 }
 
+/// Returns the width of standard output; `None` if it is no terminal.
+fn columns() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
+}
+
 /// Returns the palette of a stream.
 fn palette(choice: ColorChoice, terminal: bool, no_color: bool) -> Palette {
     let colored = match choice {
@@ -231,6 +242,7 @@ pub(crate) mod testing {
             err: Box::new(err.clone()),
             input_is_terminal: false,
             output_is_terminal: false,
+            columns: None,
             open_line: false,
             stderr_is_terminal: true,
             palette: Palette::Plain,

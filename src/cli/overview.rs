@@ -10,7 +10,7 @@ pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let mut client = context.client().await?;
     let latest = client.request(Request::list_sessions(10)).await?.sessions;
     let waiting = client.request(Request::list_approvals(None)).await?.approvals.len();
-    let table = sessions::table(&latest, context);
+    let table = sessions::session_table(&latest, &context.console);
     context.console.text(&table)?;
     context.console.text(&next_commands(!table.is_empty(), waiting))?;
     Ok(Exit::SUCCESS)

@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
+use super::console::Console;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::format::truncate;
 use super::sanitize::sanitize_line;
 use super::send::new_message_id;
+use super::table::{Column, plain, table};
 use super::{ids, message};
 use crate::client::{Client, QueuedMessage, Request};
 
@@ -39,7 +41,7 @@ pub(crate) async fn run(args: QueueArgs, context: &mut Context) -> Result<Exit, 
         (None, Some(typed)) => remove(&mut client, &session, &typed).await?,
         (None, None) => {
             let (reply, json) = client.request_with_json(Request::list_queue(&session)).await?;
-            (table(&reply.messages), json)
+            (message_table(&reply.messages, &context.console), json)
         }
     };
     if args.json {
@@ -71,10 +73,11 @@ async fn remove(client: &mut Client, session: &str, typed: &str) -> Result<(Stri
     Ok((format!("{} removed from the queue\n", sanitize_line(&id)), json!({"removed": true, "messageId": id})))
 }
 
-fn table(messages: &[QueuedMessage]) -> String {
-    let line = |message: &QueuedMessage| {
-        let id = sanitize_line(&message.message_id);
-        format!("{id}  {}\n", truncate(&sanitize_line(&message.text), 80))
+fn message_table(messages: &[QueuedMessage], console: &Console) -> String {
+    let cells = |message: &QueuedMessage| {
+        let id = sanitize_line(ids::short(&message.message_id));
+        [id, truncate(&sanitize_line(&message.text), 80)].map(plain)
     };
-    messages.iter().map(line).collect()
+    let rows: Vec<_> = messages.iter().map(cells).collect();
+    table([Column::whole("ID"), Column::shortened("MESSAGE", 8)], &rows, console)
 }

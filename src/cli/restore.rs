@@ -30,6 +30,8 @@ pub(crate) struct RestoreArgs {
 
 /// Restores a backup.
 pub(crate) async fn run(args: RestoreArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let unreadable = |source| CliError::File { action: "read", what: args.file.display().to_string(), source };
+    File::open(&args.file).map_err(unreadable)?;
     let state = context.paths()?.state;
     let has_data = || [DATABASE].iter().chain(&OTHER_FILES).any(|name| state.join(name).exists());
     if has_data() && !args.force {
@@ -79,6 +81,11 @@ fn unpack(path: &Path, to: &Path) -> Result<Manifest, CliError> {
     let unreadable = |source| CliError::File { action: "restore", what: path.display().to_string(), source };
     let mut file = File::open(path).map_err(unreadable)?;
     let manifest = backup_file::read_manifest(&mut file).map_err(unreadable)?;
+    if !backup::is_readable(manifest.schema) {
+        let Manifest { version, schema, .. } = &manifest;
+        let why = format!("version {version} wrote it with the schema {schema}; install a newer version to restore it");
+        return Err(unreadable(io::Error::other(why)));
+    }
     for part in &manifest.files {
         // Only known names are written, so that no name leads elsewhere.
         if part.name != DATABASE && !OTHER_FILES.contains(&part.name.as_str()) {

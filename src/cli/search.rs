@@ -1,18 +1,17 @@
 //! `push search`: full-text search over all sessions.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::de::DeserializeOwned;
-
-use super::console::{Palette, Style};
+use super::console::{Console, Style};
 use super::context::{Context, now};
-use super::duration;
 use super::exit::{CliError, Exit};
+use super::format::width;
 use super::ids;
 use super::sanitize::sanitize_line;
+use super::scope::ScopeArgs;
 use super::sessions::age;
-use crate::client::{Client, Repository, Request, SearchHit};
+use super::table::{Cell, Column, plain, table};
+use crate::client::{Request, SearchHit};
 
 /// Search messages, tool output and names of all sessions
 #[derive(Debug, clap::Args)]
@@ -33,70 +32,28 @@ pub(crate) struct SearchArgs {
     #[command(flatten)]
     scope: ScopeArgs,
     /// Print at most this many hits
-    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Which sessions, and since when.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ScopeArgs {
-    /// Only sessions of this repository, or of this directory
-    #[arg(long)]
-    here: bool,
-    /// Only sessions in this directory or below it
-    #[arg(long, value_name = "DIR", conflicts_with = "here")]
-    repo: Option<PathBuf>,
-    /// Only what happened within this time, such as 2h or 7d
-    #[arg(long, value_name = "AGE", value_parser = duration::age)]
-    since: Option<Duration>,
-}
-
-impl ScopeArgs {
-    /// Adds the scope to a request.
-    pub(crate) fn add_to<R: DeserializeOwned>(
-        &self,
-        request: Request<R>,
-        client: &Client,
-    ) -> Result<Request<R>, CliError> {
-        let millis = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        let since = self.since.map(|age| now().saturating_sub(millis(age)));
-        Ok(request.with_some("since", since).with_some("directory", self.directory(client)?))
-    }
-
-    fn directory(&self, client: &Client) -> Result<Option<String>, CliError> {
-        let typed = match &self.repo {
-            // A path of another machine is not resolved here.
-            Some(path) if client.host().is_some() => return Ok(Some(path.to_string_lossy().into_owned())),
-            Some(path) => path.clone(),
-            None if !self.here => return Ok(None),
-            None if client.host().is_some() => {
-                return Err(CliError::Usage(
-                    "--here is a directory of this machine; name one there with --repo".into(),
-                ));
-            }
-            None => PathBuf::from("."),
-        };
-        let failed = |source| CliError::File { action: "find", what: sanitize_line(&typed.to_string_lossy()), source };
-        let directory = typed.canonicalize().map_err(failed)?;
-        let root = if self.here { Repository::find(&directory).map(|found| found.root) } else { None };
-        Ok(Some(root.unwrap_or(directory).to_string_lossy().into_owned()))
-    }
-}
-
 /// Searches.
 pub(crate) async fn run(args: SearchArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let text = args.text.join(" ");
+    if !text.contains(char::is_alphanumeric) {
+        // The exit code 1 would say that nothing was found.
+        return Err(CliError::Usage("there is no letter or digit to search for".to_owned()));
+    }
     let mut client = context.client().await?;
-    let request = Request::search(&args.text.join(" ")).with("limit", args.limit).with("kinds", args.kind);
+    let request = Request::search(&text).with("limit", args.limit).with("kinds", args.kind);
     let request = args.scope.add_to(request, &client)?;
     let (reply, json) = client.request_with_json(request).await?;
     if args.json {
         context.console.json(&json)?;
     } else {
-        let text: String = reply.hits.iter().map(|hit| show(hit, context.console.palette, now())).collect();
-        context.console.text(&text)?;
+        context.console.text(&hit_list(&reply.hits, &context.console, now()))?;
         if reply.hits.is_empty() {
             context.console.notice("nothing was found");
         }
@@ -113,21 +70,75 @@ pub(crate) fn warn_incomplete(context: &mut Context, complete: bool, missing: u6
     }
 }
 
-fn show(hit: &SearchHit, palette: Palette, now: u64) -> String {
-    let excerpt: String = hit
-        .excerpt
-        .iter()
-        .map(|segment| {
-            let text = sanitize_segment(&segment.text);
-            if segment.is_match { palette.paint(Style::Attention, &text) } else { text }
-        })
-        .collect();
-    let place = hit.name.as_deref().unwrap_or(&hit.cwd);
-    let place = palette.paint(Style::Faint, &sanitize_line(place));
-    let id = sanitize_line(&ids::handle(&hit.session_id));
-    let at = if hit.seq == 0 { String::new() } else { format!(" at {}", hit.seq) };
-    let (kind, age) = (sanitize_line(&hit.kind), age(now.saturating_sub(hit.ts)));
-    format!("{}  {kind}{at}  {age}  {place}\n  {}\n", palette.paint(Style::Strong, &id), excerpt.trim())
+/// Returns the hits as a table, with the excerpt of each below its row.
+fn hit_list(hits: &[SearchHit], console: &Console, now: u64) -> String {
+    let ids: BTreeSet<&String> = hits.iter().map(|hit| &hit.session_id).collect();
+    let ids: Vec<String> = ids.into_iter().cloned().collect();
+    let handles: BTreeMap<&String, String> = ids.iter().zip(ids::handles(&ids)).collect();
+    let row = |hit: &SearchHit| -> [Cell; 5] {
+        let handle = handles.get(&hit.session_id).map_or(hit.session_id.as_str(), String::as_str);
+        [
+            (sanitize_line(handle), Some(Style::Strong)),
+            plain(sanitize_line(&hit.kind)),
+            plain(if hit.seq == 0 { "-".to_owned() } else { hit.seq.to_string() }),
+            plain(age(now.saturating_sub(hit.ts))),
+            (sanitize_line(hit.name.as_deref().unwrap_or(&hit.cwd)), Some(Style::Faint)),
+        ]
+    };
+    let rows: Vec<[Cell; 5]> = hits.iter().map(row).collect();
+    let columns = [
+        Column::whole("ID"),
+        Column::whole("KIND"),
+        Column::whole("SEQ"),
+        Column::whole("AGE"),
+        Column::shortened("SESSION", 7),
+    ];
+    let table = table(columns, &rows, console);
+    let mut lines = table.lines();
+    let mut text = lines.next().map(|headings| format!("{headings}\n")).unwrap_or_default();
+    for (line, hit) in lines.zip(hits) {
+        text += &format!("{line}\n{}", excerpt(hit, console));
+    }
+    text
+}
+
+/// Returns an excerpt with its matches marked, indented and wrapped between words.
+fn excerpt(hit: &SearchHit, console: &Console) -> String {
+    let limit = console.columns.map_or(usize::MAX, |columns| columns.saturating_sub(INDENTATION.len()).max(1));
+    let mut letters = Vec::new();
+    for segment in &hit.excerpt {
+        letters.extend(sanitize_segment(&segment.text).chars().map(|letter| (letter, segment.is_match)));
+    }
+    let (mut lines, mut rest) = (String::new(), trim(&letters));
+    while !rest.is_empty() {
+        let mut columns = 0;
+        let fits = |(letter, _): &&(char, bool)| {
+            columns += width(letter.encode_utf8(&mut [0; 4]));
+            columns <= limit
+        };
+        let most = rest.iter().take_while(fits).count().max(1);
+        let space = || rest[..most].iter().rposition(|(letter, _)| *letter == ' ').filter(|at| *at > 0);
+        let end = if most < rest.len() && rest[most].0 != ' ' { space().unwrap_or(most) } else { most };
+        lines += INDENTATION;
+        for run in rest[..end].chunk_by(|one, other| one.1 == other.1) {
+            let text: String = run.iter().map(|(letter, _)| letter).collect();
+            let is_match = run.first().is_some_and(|(_, is_match)| *is_match);
+            lines += &if is_match { console.palette.paint(Style::Attention, &text) } else { text };
+        }
+        lines.push('\n');
+        rest = trim(&rest[end..]);
+    }
+    lines
+}
+
+const INDENTATION: &str = "  ";
+
+/// Returns the letters without the spaces at their ends.
+fn trim(letters: &[(char, bool)]) -> &[(char, bool)] {
+    let is_text = |(letter, _): &(char, bool)| *letter != ' ';
+    let first = letters.iter().position(is_text).unwrap_or(letters.len());
+    let last = letters.iter().rposition(is_text).map_or(first, |last| last + 1);
+    &letters[first..last]
 }
 
 /// Sanitizes a segment and keeps the spaces at its ends, which separate it from its neighbours.
@@ -141,21 +152,50 @@ fn sanitize_segment(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::console::Palette;
+    use crate::cli::console::testing::{CapturedStream, console};
     use crate::client::ExcerptSegment;
+
+    fn hit() -> SearchHit {
+        let segment = |text: &str, is_match| ExcerptSegment { text: text.to_owned(), is_match };
+        SearchHit {
+            session_id: "s1".into(),
+            cwd: "/p\u{1b}[2J/a-directory-with-a-long-name".into(),
+            kind: "message".into(),
+            seq: 1_000_007,
+            ts: 1_000,
+            excerpt: vec![
+                segment("…the \u{1b}[31m", false),
+                segment("disk", true),
+                segment(" is full and averyveryverylongwordthatfitsnoline 漢字", false),
+            ],
+            ..SearchHit::default()
+        }
+    }
 
     #[test]
     fn a_hit_shows_its_session_and_its_excerpt_without_control_characters() {
-        let segment = |text: &str, is_match| ExcerptSegment { text: text.to_owned(), is_match };
-        let hit = SearchHit {
-            session_id: "s1".into(),
-            cwd: "/p\u{1b}[2J".into(),
-            kind: "tool".into(),
-            seq: 7,
-            ts: 1_000,
-            excerpt: vec![segment("the \u{1b}[31m", false), segment("disk", true), segment(" is full", false)],
-            ..SearchHit::default()
-        };
-        assert_eq!(show(&hit, Palette::Plain, 61_000), "s1  tool at 7  1m  /p\n  the disk is full\n");
-        assert!(show(&hit, Palette::Colored, 0).contains("the \u{1b}[33mdisk\u{1b}[0m is full"));
+        let (mut console, _) = console(CapturedStream::default());
+        let text = hit_list(&[hit()], &console, 61_000);
+        assert_eq!(
+            text,
+            "ID  KIND     SEQ      AGE  SESSION\n\
+             s1  message  1000007  1m   /p/a-directory-with-a-long-name\n  \
+             …the disk is full and averyveryverylongwordthatfitsnoline 漢字\n"
+        );
+        console.palette = Palette::Colored;
+        assert!(hit_list(&[hit()], &console, 0).contains("the \u{1b}[33mdisk\u{1b}[0m is full"));
+    }
+
+    #[test]
+    fn hits_fit_any_terminal_and_lose_no_word() {
+        let (mut console, _) = console(CapturedStream::default());
+        for columns in [34, 40, 80] {
+            console.columns = Some(columns);
+            let text = hit_list(&[hit()], &console, 61_000);
+            assert!(text.lines().all(|line| width(line) <= columns), "{columns}:\n{text}");
+            let words: String = text.lines().skip(2).flat_map(str::split_whitespace).collect();
+            assert_eq!(words, "…thediskisfullandaveryveryverylongwordthatfitsnoline漢字");
+        }
     }
 }

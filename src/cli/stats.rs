@@ -6,7 +6,8 @@ use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::format::{pad, truncate, width};
 use super::sanitize::sanitize_line;
-use super::search::{ScopeArgs, warn_incomplete};
+use super::scope::ScopeArgs;
+use super::search::warn_incomplete;
 use crate::client::{Request, StatsReply, StatsRow};
 
 /// Show runs, tokens, cost, tools and approvals by day, directory and model
@@ -30,7 +31,7 @@ pub(crate) async fn run(args: StatsArgs, context: &mut Context) -> Result<Exit, 
     } else if reply.rows.is_empty() {
         context.console.notice("no runs");
     } else {
-        context.console.text(&show(&reply))?;
+        context.console.text(&show(&reply, context.console.columns.unwrap_or(DEFAULT_COLUMNS)))?;
     }
     warn_incomplete(context, reply.complete, reply.missing_sessions);
     Ok(Exit::SUCCESS)
@@ -52,12 +53,12 @@ impl Sums {
     }
 }
 
-/// Returns the figures as text of at most 40 columns.
-fn show(reply: &StatsReply) -> String {
+/// Returns the figures as text that fits so many columns, or 40 if there are fewer.
+fn show(reply: &StatsReply, columns: usize) -> String {
     let sum = |figure: fn(&StatsRow) -> u64| reply.rows.iter().map(figure).sum::<u64>();
     let mut total = Sums::default();
     reply.rows.iter().for_each(|row| total.add(row));
-    let mut text = format!("runs       {}\n", total.runs);
+    let mut text = format!("runs        {}\n", total.runs);
     for (name, count) in [
         ("succeeded", sum(|row| row.succeeded)),
         ("failed", sum(|row| row.failed)),
@@ -65,26 +66,31 @@ fn show(reply: &StatsReply) -> String {
         ("denied", sum(|row| row.denied)),
     ] {
         if count > 0 {
-            text += &format!("  {name:<9}{count}\n");
+            text += &format!("  {name:<9} {count}\n");
         }
     }
     let (input, output) = (sum(|row| row.input_tokens), sum(|row| row.output_tokens));
-    text += &format!("tokens     {} in, {} out\n", short(input), short(output));
-    text += &format!("cost       {}", dollars(total.cost));
+    text += &format!("tokens      {} in, {} out\n", short(input), short(output));
+    text += &format!("cost        {}", dollars(total.cost));
     let unpriced = sum(|row| row.unpriced_turns);
-    text += &if unpriced == 0 { "\n".to_owned() } else { format!(" ({} unpriced turns)\n", short(unpriced)) };
-    text += &format!("tool calls {} ({} failed)\n", sum(|row| row.tool_calls), sum(|row| row.tool_failures));
+    text += &if unpriced == 0 { "\n".to_owned() } else { format!(" ({} unpriced)\n", short(unpriced)) };
+    text += &format!("tool calls  {} ({} failed)\n", sum(|row| row.tool_calls), sum(|row| row.tool_failures));
     let (asked, approved) = (sum(|row| row.approvals), sum(|row| row.approved));
-    text += &format!("approvals  {asked} ({approved} granted)\n");
-    text += &section("by day", reply, |row| &row.day, Order::Key);
-    text += &section("by directory", reply, |row| row.directory.rsplit('/').next().unwrap_or_default(), Order::Runs);
-    text += &section("by model", reply, |row| &row.model, Order::Runs);
+    text += &format!("approvals   {asked} ({approved} granted)\n");
+    let names = reply.rows.iter().flat_map(|row| [directory_name(row), row.model.as_str()]);
+    let names = names.chain(reply.tools.iter().map(|tool| tool.tool.as_str()));
+    let widest = names.map(|name| width(&sanitize_line(name))).max().unwrap_or_default();
+    let space = columns.saturating_sub(LINE_COLUMNS).max(NAME_COLUMNS);
+    let layout = Layout { name: widest.clamp(NAME_COLUMNS, space) };
+    text += &layout.section("by day", reply, |row| &row.day, Order::Key);
+    text += &layout.section("by directory", reply, directory_name, Order::Runs);
+    text += &layout.section("by model", reply, |row| &row.model, Order::Runs);
     let most = reply.tools.first().map_or(0, |tool| tool.calls);
     if most > 0 {
         text += "\nby tool\n";
     }
     for tool in reply.tools.iter().take(MAX_ROWS) {
-        text += &line(&tool.tool, tool.calls, most, &format!("{} failed", short(tool.failures)));
+        text += &layout.line(&tool.tool, tool.calls, most, &format!("{} failed", short(tool.failures)));
     }
     text
 }
@@ -96,35 +102,53 @@ enum Order {
     Runs,
 }
 
-fn section(title: &str, reply: &StatsReply, key: for<'a> fn(&'a StatsRow) -> &'a str, order: Order) -> String {
-    let mut groups: BTreeMap<&str, Sums> = BTreeMap::new();
-    for row in &reply.rows {
-        groups.entry(key(row)).or_default().add(row);
-    }
-    let mut groups: Vec<(&str, Sums)> = groups.into_iter().collect();
-    match order {
-        // The latest days.
-        Order::Key => drop(groups.drain(..groups.len().saturating_sub(MAX_ROWS))),
-        Order::Runs => groups.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.runs)),
-    }
-    groups.truncate(MAX_ROWS);
-    let most = groups.iter().map(|(_, sums)| sums.runs).max().unwrap_or(0);
-    let lines = groups.iter().map(|(name, sums)| line(name, sums.runs, most, &dollars(sums.cost)));
-    format!("\n{title}\n{}", lines.collect::<String>())
+/// The width of the names.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    name: usize,
 }
 
-/// Returns a line with a bar: a name, a number and a note, at most 40 columns.
-fn line(name: &str, number: u64, most: u64, note: &str) -> String {
-    let name = pad(&truncate(&sanitize_line(name), NAME_COLUMNS), NAME_COLUMNS);
-    // A number that is not zero is visible.
-    let eighths = (number.saturating_mul(8 * BAR_COLUMNS)).div_ceil(most.max(1));
-    let full = "█".repeat(usize::try_from(eighths / 8).unwrap_or(0));
-    let part = PARTS.chars().nth(usize::try_from(eighths % 8).unwrap_or(0)).filter(|part| *part != ' ');
-    let bar: String = full.chars().chain(part).collect();
-    let bar = pad(&bar, usize::try_from(BAR_COLUMNS).unwrap_or(0));
-    let line = format!("  {name} {bar} {:>5} {note}", short(number));
-    debug_assert!(width(&line) <= 40, "{line}");
-    format!("{}\n", line.trim_end())
+impl Layout {
+    fn section(
+        self,
+        title: &str,
+        reply: &StatsReply,
+        key: for<'a> fn(&'a StatsRow) -> &'a str,
+        order: Order,
+    ) -> String {
+        let mut groups: BTreeMap<&str, Sums> = BTreeMap::new();
+        for row in &reply.rows {
+            groups.entry(key(row)).or_default().add(row);
+        }
+        let mut groups: Vec<(&str, Sums)> = groups.into_iter().collect();
+        match order {
+            // The latest days.
+            Order::Key => drop(groups.drain(..groups.len().saturating_sub(MAX_ROWS))),
+            Order::Runs => groups.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.runs)),
+        }
+        groups.truncate(MAX_ROWS);
+        let most = groups.iter().map(|(_, sums)| sums.runs).max().unwrap_or(0);
+        let lines = groups.iter().map(|(name, sums)| self.line(name, sums.runs, most, &dollars(sums.cost)));
+        format!("\n{title}\n{}", lines.collect::<String>())
+    }
+
+    /// Returns a line with a bar: a name, a number and a note.
+    fn line(self, name: &str, number: u64, most: u64, note: &str) -> String {
+        let name = pad(&truncate(&sanitize_line(name), self.name), self.name);
+        // A number that is not zero is visible.
+        let eighths = (number.saturating_mul(8 * BAR_COLUMNS)).div_ceil(most.max(1));
+        let full = "█".repeat(usize::try_from(eighths / 8).unwrap_or(0));
+        let part = PARTS.chars().nth(usize::try_from(eighths % 8).unwrap_or(0)).filter(|part| *part != ' ');
+        let bar: String = full.chars().chain(part).collect();
+        let bar = pad(&bar, usize::try_from(BAR_COLUMNS).unwrap_or(0));
+        let line = format!("  {name} {bar} {:>5} {note}", short(number));
+        format!("{}\n", line.trim_end())
+    }
+}
+
+/// Returns the last part of a path.
+fn directory_name(row: &StatsRow) -> &str {
+    row.directory.rsplit(['/', '\\']).next().unwrap_or_default()
 }
 
 /// Returns a large number in thousands, millions or billions.
@@ -147,8 +171,12 @@ fn dollars(millionths: u64) -> String {
     }
 }
 
-/// The columns of a name.
+/// The least columns of a name.
 const NAME_COLUMNS: usize = 10;
+/// The columns of a line beside its name.
+const LINE_COLUMNS: usize = 30;
+/// The columns without a terminal.
+const DEFAULT_COLUMNS: usize = 80;
 /// The columns of the longest bar.
 const BAR_COLUMNS: u64 = 8;
 /// The maximum number of rows of a section.
@@ -183,9 +211,15 @@ mod tests {
         let rows =
             vec![row("2026-01-01", "/a/\u{1b}[2Jb", 3, 420_000), row("2026-01-02", "/a/c", 123_456, u64::MAX / 4)];
         let tools = vec![ToolStats { tool: "exec".into(), calls: 9, failures: 12_345 }];
-        let text = show(&StatsReply { rows, tools, complete: true, missing_sessions: 0 });
-        assert!(text.lines().all(|line| width(line) <= 40), "{text}");
-        assert!(text.contains("runs       123461") && !text.contains('\u{1b}'), "{text}");
+        let reply = StatsReply { rows, tools, complete: true, missing_sessions: 0 };
+        for columns in [40, 41, 50, 80] {
+            let text = show(&reply, columns);
+            assert!(text.lines().all(|line| width(line) <= columns), "{text}");
+        }
+        assert!(show(&reply, 80).contains("  a-model-with-a-very-long-name ████"), "{}", show(&reply, 80));
+        let text = show(&reply, 40);
+        assert!(text.contains("  succeeded 123459\n") && text.contains("  failed    2\n"), "{text}");
+        assert!(text.contains("runs        123461") && !text.contains('\u{1b}'), "{text}");
         assert!(text.contains("  2026-01-01 ▏"), "a small number is visible: {text}");
         assert!(text.contains("  exec       ████████     9 12.3k failed"), "{text}");
     }

@@ -11,6 +11,7 @@ use super::exit::{CliError, Exit};
 use super::ids;
 use super::sanitize::sanitize_line;
 use super::sessions::age;
+use super::table::{Column, plain, table};
 use crate::token::{TokenRecord, TokenRole, TokenStore};
 
 /// Create, list or revoke tokens for clients that connect by WebSocket
@@ -100,12 +101,14 @@ fn list(args: &ListArgs, tokens: &TokenStore, context: &mut Context) -> Result<(
     if known.is_empty() {
         context.console.notice("no tokens; `push token new` creates one");
     }
-    for token in &known {
+    let cells = |token: &TokenRecord| {
         let since = age(now().saturating_sub(token.created_at));
         let name = sanitize_line(token.name.as_deref().unwrap_or("-"));
-        let (id, role) = (sanitize_line(&token.token_id), token.role.name());
-        context.console.line(&format!("{id}  {name}  {role}  {since} ago"))?;
-    }
+        [sanitize_line(ids::short(&token.token_id)), token.role.name().to_owned(), since, name].map(plain)
+    };
+    let rows: Vec<_> = known.iter().map(cells).collect();
+    let columns = [Column::whole("ID"), Column::whole("ROLE"), Column::whole("AGE"), Column::shortened("NAME", 4)];
+    context.console.text(&table(columns, &rows, &context.console))?;
     Ok(())
 }
 

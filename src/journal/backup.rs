@@ -73,6 +73,11 @@ pub enum BackupError {
     },
 }
 
+/// Returns whether this version reads databases with a schema: newer minor versions only add to it.
+pub const fn is_readable(schema: i64) -> bool {
+    schema / MAJOR <= CURRENT_SCHEMA / MAJOR
+}
+
 /// Copies the database of the state directory to an empty file, and checks the copy.
 pub fn copy_database(state: &Path, to: &Path) -> Result<CopyInfo, BackupError> {
     let from = state.join(DATABASE);
@@ -104,7 +109,7 @@ pub fn check_copy(path: &Path) -> Result<CopyInfo, BackupError> {
     if schema::pragma_integer(&copy, "application_id").map_err(failed)? != APPLICATION_ID {
         return Err(BackupError::Foreign { path: path.to_owned() });
     }
-    if schema / MAJOR > CURRENT_SCHEMA / MAJOR {
+    if !is_readable(schema) {
         return Err(BackupError::Newer { path: path.to_owned(), found: schema, known: CURRENT_SCHEMA });
     }
     copy.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(())).map_err(failed)?;

@@ -446,6 +446,8 @@ pub struct Metrics {
     pub grace_ms: u64,
     /// The circuit breakers of the provider servers used so far.
     pub circuits: Vec<CircuitRow>,
+    /// Why the search index cannot be extended; `None` while it can.
+    pub search_index_error: Option<String>,
     /// The available confinement, if requested: a JSON object.
     pub sandbox: Option<Json>,
 }

@@ -25,14 +25,20 @@ use crate::search::store::{self, Candidate, IndexedSession, Position, Store, Sto
 pub struct SearchIndex {
     directory: PathBuf,
     store: Arc<Mutex<Option<Store>>>,
+    /// The connection of searches, which do not wait for a pass that writes.
+    reader: Arc<Mutex<Option<Store>>>,
     changed: Mutex<BTreeSet<SessionId>>,
     wake: Notify,
     /// Held while a session is indexed, so that no event is added twice.
     working: tokio::sync::Mutex<()>,
+    /// Held by a pass over the changed sessions, so that a search sees everything that was noted before it.
+    catching_up: tokio::sync::Mutex<()>,
     /// Set when every session was compared with the index.
     complete: AtomicBool,
     /// The number of sessions that wait for the first comparison.
     backlog: AtomicU64,
+    /// Why the last pass has failed, if it has.
+    failure: Mutex<Option<String>>,
 }
 
 /// Why the index cannot be read or extended.
@@ -64,11 +70,14 @@ impl SearchIndex {
         Self {
             directory: directory.to_owned(),
             store: Arc::default(),
+            reader: Arc::default(),
             changed: Mutex::default(),
             wake: Notify::new(),
             working: tokio::sync::Mutex::default(),
+            catching_up: tokio::sync::Mutex::default(),
             complete: AtomicBool::new(false),
             backlog: AtomicU64::new(0),
+            failure: Mutex::default(),
         }
     }
 
@@ -86,17 +95,51 @@ impl SearchIndex {
         IndexProgress { complete, missing: self.backlog.load(Ordering::Acquire) }
     }
 
-    /// Adds the sessions that were noted as changed.
+    /// Returns why the last pass has failed; `None` if it has not.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds the sessions that were noted as changed. One that fails is noted again, and does not keep the others out.
     pub async fn catch_up(&self, journal: &Journal) -> Result<(), IndexError> {
+        // Whoever comes second waits for what the first has taken.
+        let _one_at_a_time = self.catching_up.lock().await;
         let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut left = changed.into_iter();
-        while let Some(session) = left.next() {
-            if let Err(error) = self.add_session(journal, &session).await {
-                self.changed.lock().unwrap_or_else(PoisonError::into_inner).extend([session].into_iter().chain(left));
-                return Err(error);
+        let result = self.add_sessions(journal, changed.into_iter().collect(), || false).await;
+        self.report(result)
+    }
+
+    /// Adds sessions, and returns the first error.
+    async fn add_sessions(
+        &self,
+        journal: &Journal,
+        sessions: Vec<SessionId>,
+        closing: impl Fn() -> bool,
+    ) -> Result<(), IndexError> {
+        let mut result = Ok(());
+        for session in sessions {
+            if closing() {
+                return result;
             }
+            if let Err(error) = self.add_session(journal, &session).await {
+                self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(session);
+                result = result.and(Err(error));
+            }
+            let _ = self.backlog.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
         }
-        Ok(())
+        result
+    }
+
+    /// Keeps the reason of a failed pass for the user, and logs it when it is another one.
+    fn report(&self, result: Result<(), IndexError>) -> Result<(), IndexError> {
+        let failure = result.as_ref().err().map(ToString::to_string);
+        let mut known = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = failure.as_ref().filter(|failure| known.as_ref() != Some(*failure)) {
+            warn!(%error, "cannot extend the search index; it is tried again after the next change");
+        }
+        *known = failure;
+        drop(known);
+        result
     }
 
     /// Removes a deleted session from the index, and its words from the files.
@@ -136,20 +179,51 @@ impl SearchIndex {
             result
         };
         let result = tokio::task::spawn_blocking(work).await.map_err(|_| IndexError::Aborted)?;
+        self.reset_if_damaged(&result).await;
+        Ok(result?)
+    }
+
+    /// Runs `job` on the reading connection of the index, off the async threads.
+    pub async fn with_reader<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let is_open = self.reader.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !is_open {
+            // The writing connection creates the index.
+            self.with_store(|_| Ok(())).await?;
+        }
+        let (slot, directory) = (Arc::clone(&self.reader), self.directory.clone());
+        let work = move || {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let opened = match slot.take() {
+                Some(store) => store,
+                None => Store::open_reader(&directory)?,
+            };
+            let result = job(&opened);
+            *slot = Some(opened);
+            result
+        };
+        let result = tokio::task::spawn_blocking(work).await.map_err(|_| IndexError::Aborted)?;
+        self.reset_if_damaged(&result).await;
+        Ok(result?)
+    }
+
+    async fn reset_if_damaged<T>(&self, result: &Result<T, StoreError>) {
         if result.as_ref().is_err_and(StoreError::is_damage) {
             warn!("the search index is damaged; building it again");
             self.reset().await;
         }
-        Ok(result?)
     }
 
     /// Removes the index, and has it built again.
     async fn reset(&self) {
-        let (slot, directory) = (Arc::clone(&self.store), self.directory.clone());
+        let (slot, reader, directory) = (Arc::clone(&self.store), Arc::clone(&self.reader), self.directory.clone());
         self.complete.store(false, Ordering::Release);
         let removed = tokio::task::spawn_blocking(move || {
             let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
             *slot = None;
+            *reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
             store::remove_files(&directory)
         });
         if let Ok(Err(error)) = removed.await {
@@ -168,21 +242,19 @@ impl SearchIndex {
         for deleted in known.keys().filter(|id| !existing.contains(id)) {
             self.remove(deleted).await;
         }
-        let missing: Vec<&SessionId> =
-            stored.iter().rev().filter(|(id, at)| known.get(id) != Some(at)).map(|(id, _)| id).collect();
+        let missing: Vec<SessionId> =
+            stored.iter().rev().filter(|(id, at)| known.get(id) != Some(at)).map(|(id, _)| id.clone()).collect();
         self.backlog.store(missing.len() as u64, Ordering::Release);
-        for session in &missing {
-            if closing() {
-                return Ok(());
-            }
-            self.add_session(journal, session).await?;
-            self.backlog.fetch_sub(1, Ordering::AcqRel);
+        let count = missing.len();
+        let result = self.add_sessions(journal, missing, &closing).await;
+        if closing() {
+            return Ok(());
         }
-        if !missing.is_empty() {
-            info!(sessions = missing.len(), "search index is complete");
+        if count > 0 && result.is_ok() {
+            info!(sessions = count, "search index is complete");
         }
         self.complete.store(true, Ordering::Release);
-        Ok(())
+        result
     }
 
     /// Adds the new events of a session, page by page.
@@ -219,14 +291,11 @@ impl SearchIndex {
 pub async fn run(services: Arc<Services>) {
     loop {
         let index = &services.index;
-        let result = if index.complete.load(Ordering::Acquire) {
-            index.catch_up(&services.journal).await
+        // A failure is reported, and tried again after the next change.
+        if index.complete.load(Ordering::Acquire) {
+            let _ = index.catch_up(&services.journal).await;
         } else {
-            index.compare(&services.journal, || services.closing.is_set()).await
-        };
-        if let Err(error) = result {
-            // Tried again after the next change.
-            debug!(%error, "cannot extend the search index");
+            let _ = index.report(index.compare(&services.journal, || services.closing.is_set()).await);
         }
         tokio::select! {
             biased;

@@ -26,9 +26,9 @@ pub(super) async fn search(
         return Err(ErrorBody::permanent(Code::InvalidRequest, "text: has no letter or digit to search for"));
     };
     let services = server.hub().services();
-    services.index.catch_up(&services.journal).await.map_err(index_error)?;
+    catch_up(server).await?;
     let filter = filter(&request);
-    let sessions = services.index.with_store(|store| store.sessions()).await.map_err(index_error)?;
+    let sessions = services.index.with_reader(|store| store.sessions()).await.map_err(index_error)?;
     let included = |known: &IndexedSession| is_visible(&known.id) && filter.includes_directory(&known.cwd);
     let sessions: BTreeMap<SessionId, IndexedSession> =
         sessions.into_iter().filter(included).map(|known| (known.id.clone(), known)).collect();
@@ -42,7 +42,7 @@ pub(super) async fn search(
     }
     let ids: BTreeSet<SessionId> = sessions.keys().cloned().collect();
     let (parsed, most) = (query.clone(), limit.saturating_mul(CANDIDATES_PER_HIT));
-    let candidates = services.index.with_store(move |store| store.candidates(&parsed, &filter, &ids, most)).await;
+    let candidates = services.index.with_reader(move |store| store.candidates(&parsed, &filter, &ids, most)).await;
     for candidate in candidates.map_err(index_error)? {
         if hits.len() >= limit {
             break;
@@ -53,6 +53,15 @@ pub(super) async fn search(
     hits.sort_by_key(|hit| std::cmp::Reverse(hit.at));
     hits.truncate(limit);
     Ok(Reply::SearchResults(SearchResults { hits, coverage: coverage(services.index.progress()) }))
+}
+
+/// Adds what is not indexed yet. A session that cannot be read keeps nobody from finding the others.
+async fn catch_up(server: &Server) -> Result<(), ErrorBody> {
+    let services = server.hub().services();
+    match services.index.catch_up(&services.journal).await {
+        Ok(()) | Err(IndexError::Journal(_)) => Ok(()),
+        Err(error @ (IndexError::Store(_) | IndexError::Aborted)) => Err(index_error(error)),
+    }
 }
 
 /// Returns the hit that a candidate is; `None` if it does not match, or its events no longer exist.
@@ -100,14 +109,14 @@ pub(super) async fn stats(
     is_visible: impl Fn(&SessionId) -> bool,
 ) -> Result<Reply, ErrorBody> {
     let services = server.hub().services();
-    services.index.catch_up(&services.journal).await.map_err(index_error)?;
+    catch_up(server).await?;
     let filter = Filter { directory: query.directory, ..Filter::default() };
-    let sessions = services.index.with_store(|store| store.sessions()).await.map_err(index_error)?;
+    let sessions = services.index.with_reader(|store| store.sessions()).await.map_err(index_error)?;
     let ids: BTreeSet<SessionId> = sessions.into_iter().map(|known| known.id).filter(is_visible).collect();
     // Whole days, so that the first one is comparable with the others.
     let since = query.since.map_or(0, |since| day_start(local_day(Now(since))).0 / QUARTER_MILLIS);
     let includes = move |id: &SessionId, cwd: &str| ids.contains(id) && filter.includes_directory(cwd);
-    let table = services.index.with_store(move |store| store.stats(since, includes)).await.map_err(index_error)?;
+    let table = services.index.with_reader(move |store| store.stats(since, includes)).await.map_err(index_error)?;
     let mut days: BTreeMap<(String, String, String), Figures> = BTreeMap::new();
     for ((quarter, directory, model), figures) in table.figures {
         let day = local_day(Now(quarter.saturating_mul(QUARTER_MILLIS))).to_string();

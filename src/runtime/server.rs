@@ -315,6 +315,7 @@ impl Server {
             draining: self.hub.is_draining(),
             grace_ms: u64::try_from(services.limits.grace_period.as_millis()).unwrap_or(u64::MAX),
             circuits: self.circuit_rows(),
+            search_index_error: services.index.failure(),
             sandbox: None,
         }
     }

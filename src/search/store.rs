@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 
 use super::document::{DocumentKind, Extract, Figures, FoldContext, ToolFigures};
 use super::query::{SearchQuery, indexable};
@@ -39,8 +39,11 @@ pub enum StoreError {
         source: io::Error,
     },
     /// SQLite returned an error.
-    #[error("the search index failed; `push doctor` checks it")]
+    #[error("the search index failed: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// A search read the index for so long that removed text could not be erased from its log.
+    #[error("removed text cannot be erased from the search index while it is read")]
+    InUse,
 }
 
 impl StoreError {
@@ -145,6 +148,17 @@ impl Store {
         Ok(Self { connection })
     }
 
+    /// Opens another connection to an index that is open, which only reads.
+    pub fn open_reader(directory: &Path) -> Result<Self, StoreError> {
+        let connection = Connection::open_with_flags(
+            directory.join(FILE),
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
+        connection.pragma_update(None, "cache_size", -2048)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        Ok(Self { connection })
+    }
+
     /// Returns the indexed sessions.
     pub fn sessions(&self) -> Result<Vec<IndexedSession>, StoreError> {
         let mut statement = self.connection.prepare_cached("SELECT id, name, cwd, updated_at FROM session")?;
@@ -235,7 +249,8 @@ impl Store {
         self.erase(&shards)
     }
 
-    /// Removes the documents of a session that end at or before a position, which retention has removed.
+    /// Removes the documents of a session that begin at or before a position, up to which retention has removed events.
+    /// One that ends after it goes too: its beginning must not be found any more.
     pub fn trim(&mut self, session: &SessionId, floor: Seq) -> Result<(), StoreError> {
         let Some(key) = self.key(session)? else { return Ok(()) };
         let transaction = self.connection.transaction()?;
@@ -328,8 +343,9 @@ impl Store {
         }
         self.connection.execute_batch("PRAGMA incremental_vacuum;")?;
         // The log has copies of the pages from before.
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        Ok(())
+        let is_in_use =
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
+        if is_in_use { Err(StoreError::InUse) } else { Ok(()) }
     }
 }
 
@@ -394,13 +410,13 @@ fn current_shard(connection: &Connection, first: i64, bytes: i64) -> rusqlite::R
     Ok(key)
 }
 
-/// Removes the documents of a session that end at or before a position; returns the shards that had them.
+/// Removes the documents of a session that begin at or before a position; returns the shards that had them.
 fn remove_documents(connection: &Connection, session: i64, up_to: i64) -> rusqlite::Result<BTreeSet<i64>> {
     let mut shards = BTreeSet::new();
     let rows: Vec<(i64, i64)> = connection
         .prepare_cached(
             "SELECT id, (SELECT key FROM shard WHERE first <= id ORDER BY key DESC LIMIT 1)
-             FROM document WHERE session = ?1 AND last <= ?2",
+             FROM document WHERE session = ?1 AND first <= ?2",
         )?
         .query_map([session, up_to], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;

@@ -122,6 +122,17 @@ fn the_commands_about_operations_work() {
 }
 
 #[test]
+fn the_commands_about_the_history_work() {
+    let mut page = Walkthrough::open("docs/history.md");
+    page.script("push run --headless --name disk-check");
+    page.script("push export disk-check");
+    page.script("push stats");
+    page.script("push backup ~/push-today.backup");
+    assert!(page.home.path().join("project/disk-check.html").exists());
+    page.finish();
+}
+
+#[test]
 fn the_commands_about_another_machine_work() {
     let mut page = Walkthrough::open("docs/remote.md");
     // The other machine is the home itself: the command line is evaluated by a shell there, as a server does it.

@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod commands;
 mod guides;
 mod normalize;
 mod page;

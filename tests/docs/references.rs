@@ -208,8 +208,12 @@ impl CommandLine {
         let flags = columns.flat_map(|line| words(line).split(' ').map(str::to_owned).collect::<Vec<_>>());
         self.flags.insert(verb.to_owned(), flags.filter(|word| word.starts_with('-')).collect());
         let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-        for name in listed.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
-            self.add(home, format!("{verb} {name}").trim());
+        for line in listed {
+            let aliases = line.split("[aliases: ").nth(1).map(|rest| rest.trim_end_matches(']')).unwrap_or_default();
+            let names = line.split_whitespace().take(1).chain(aliases.split(", "));
+            for name in names.filter(|name| !name.is_empty() && *name != "help") {
+                self.add(home, format!("{verb} {name}").trim());
+            }
         }
     }
 

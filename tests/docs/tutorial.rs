@@ -82,7 +82,7 @@ fn the_pictures_show_what_the_program_shows() {
     }
 }
 
-/// The rows of a picture, without numbers and the handle of the session.
+/// The rows of a picture, without numbers, the handle of the session and the temporary directory.
 fn texts(picture: &Path) -> Vec<String> {
     let picture = std::fs::read_to_string(picture).expect("the picture");
     let mut rows: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
@@ -91,10 +91,12 @@ fn texts(picture: &Path) -> Vec<String> {
         let (_, text) = piece.trim_end_matches("</text>").split_once('>').expect("a text");
         rows.entry(row).or_default().extend(text.split(' '));
     }
+    // The name of the directory need not have a digit.
+    let is_directory = |word: &str| word.contains("/push-");
     let is_number = |word: &str| word.contains(|c: char| c.is_ascii_digit()) && !word.contains('$');
     let row = |words: Vec<&str>| {
         let is_status = words.ends_with(&["?", "keys"]);
-        let shown = words.iter().skip(usize::from(is_status)).filter(|word| !is_number(word));
+        let shown = words.iter().skip(usize::from(is_status)).filter(|word| !is_number(word) && !is_directory(word));
         shown.copied().collect::<Vec<_>>().join(" ")
     };
     rows.into_values().map(row).collect()

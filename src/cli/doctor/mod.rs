@@ -164,6 +164,12 @@ async fn check_daemon(
     });
     findings.extend(metrics.sandbox.as_ref().map(confinement::layers_finding));
     findings.extend(metrics.sandbox.as_ref().and_then(confinement::home_finding));
+    if let Some(error) = &metrics.search_index_error {
+        let text = format!("new events are not indexed, and `push search` may miss them: {error}");
+        findings.push(Finding::problem("search", text).with_remedy(
+            "check the disk of the state directory; the index is built again if pushd.index is removed while the daemon is stopped",
+        ));
+    }
     if args.full {
         context.console.note("checking every event; this may take a while");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::home::Home;
 
@@ -26,6 +26,9 @@ fn a_backup_under_load_restores_everything_that_was_acknowledged() {
     assert_eq!(fs::metadata(home.path().join("all.backup")).unwrap().permissions().mode() & 0o777, 0o600);
     let refused = home.push(&["backup", "all.backup"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("it exists already; name another file"), "{refused:?}");
+    let missing = home.push(&["restore", "no-such-file"]);
+    assert!(missing.code == Some(1) && missing.err.contains("cannot read no-such-file"), "{missing:?}");
 
     let elsewhere = Home::new();
     let file = home.path().join("all.backup");
@@ -37,8 +40,14 @@ fn a_backup_under_load_restores_everything_that_was_acknowledged() {
     }
     let loaded = after.keys().find(|session| !before.contains_key(*session)).expect("the session of the load");
     assert!(after[loaded].contains("\"line\\n"), "{}", after[loaded]);
-    let health = elsewhere.json(&["doctor", "--json"]);
-    assert!(!health.to_string().contains("\"lost"), "{health}");
+    let health = elsewhere.push(&["doctor", "--full", "--json"]);
+    assert_eq!(health.code, Some(0), "{health:?}");
+    let proof = health.json()["journal"]["proof"].clone();
+    assert_eq!(
+        (&proof["sessions"], &proof["found"], &proof["problems"]),
+        (&json!(3), &json!([]), &json!([])),
+        "{proof}"
+    );
     assert!(elsewhere.ok(&["token", "list"]).contains("laptop"));
     elsewhere.ok(&["run", "--yes", "--session", "first", "$ echo more"]);
 }
@@ -78,6 +87,40 @@ fn a_damaged_or_foreign_file_is_refused_and_changes_nothing() {
         let left: Vec<_> = fs::read_dir(elsewhere.push_path("")).into_iter().flatten().flatten().collect();
         assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().starts_with("state")), "{name}: {left:?}");
     }
+}
+
+#[test]
+fn a_backup_of_a_newer_schema_is_refused_and_says_so() {
+    let home = Home::new();
+    home.ok(&["run", "--yes", "$ true"]);
+    home.ok(&["backup", "good.backup"]);
+    let good = fs::read(home.path().join("good.backup")).unwrap();
+    let newer = with_manifest(&good, |manifest| {
+        manifest["schema"] = json!(999_001);
+        manifest["version"] = json!("99.1.0");
+    });
+    let elsewhere = Home::new();
+    for (name, bytes, why) in [
+        ("newer", newer, "99.1.0"),
+        ("format", with_manifest(&good, |manifest| manifest["format"] = json!("push.backup.v2")), "push.backup.v2"),
+    ] {
+        fs::write(elsewhere.path().join(name), bytes).unwrap();
+        let refused = elsewhere.push(&["restore", name]);
+        assert_eq!(refused.code, Some(1), "{name}: {refused:?}");
+        assert!(refused.err.contains(why) && refused.err.contains("newer"), "{name}: {refused:?}");
+        assert!(!elsewhere.push_path("state/pushd.db").exists(), "{name}");
+    }
+}
+
+/// A backup with another manifest: the parts, the manifest, its length and the mark.
+fn with_manifest(backup: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let (body, footer) = backup.split_at(backup.len() - 16);
+    let length = u64::from_le_bytes(footer[..8].try_into().unwrap());
+    let (parts, manifest) = body.split_at(body.len() - usize::try_from(length).unwrap());
+    let mut manifest: Value = serde_json::from_slice(manifest).unwrap();
+    change(&mut manifest);
+    let manifest = manifest.to_string();
+    [parts, manifest.as_bytes(), &(manifest.len() as u64).to_le_bytes(), &footer[8..]].concat()
 }
 
 fn sessions(home: &Home) -> Vec<Value> {

@@ -42,3 +42,27 @@ fn a_project_cannot_set_a_notifier() {
     assert_ne!(out.code, Some(0));
     assert!(out.err.contains("notify.run_complete") && out.err.contains("reserved for your own"), "{}", out.err);
 }
+
+#[test]
+fn the_desktop_shows_notices_where_it_can() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let home = Home::new();
+    for directory in [".config/push", "bin"] {
+        std::fs::create_dir_all(home.path().join(directory)).unwrap();
+    }
+    home.write(".profile", "PATH=$HOME/bin:$PATH\nexport PATH\n");
+    home.write(
+        "bin/notify-send",
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$HOME/shown.part\" && mv \"$HOME/shown.part\" \"$HOME/shown\"\n",
+    );
+    let script = home.path().join("bin/notify-send");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    home.write(".config/push/config.toml", "[notify]\ndesktop = true\n");
+    assert_eq!(home.push(&["run", "$ echo '--urgency=critical'; false"]).code, Some(1));
+    home.wait_for_text("shown", "Run failed");
+    let shown = home.read("shown");
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[..3], ["--app-name=push", "--", "Run failed"], "no text is an option: {shown}");
+    assert_eq!(lines.len(), 4, "{shown}");
+}

@@ -14,7 +14,8 @@ fn without_arguments_push_shows_sessions_and_next_steps() {
     let session = home.start_detached("$? true");
     home.wait_for_approval();
     let out = home.ok(&[]);
-    assert!(session.ends_with(&out[..4]) && out.contains("push approvals"), "{out}");
+    let row = out.lines().nth(1).unwrap();
+    assert!(out.starts_with("ID ") && session.ends_with(&row[..4]) && out.contains("push approvals"), "{out}");
 }
 
 #[test]
@@ -26,9 +27,10 @@ fn sessions_are_listed_latest_first() {
         home.ok(&["run", &format!("$ true # number {number}")]);
     }
     let out = home.ok(&["sessions"]);
-    assert_eq!(out.lines().count(), 20);
-    assert!(out.lines().next().unwrap().contains("number 22"), "{out}");
-    assert_eq!(home.ok(&["sessions", "--all"]).lines().count(), 22);
+    assert_eq!(out.lines().next().unwrap().split_whitespace().collect::<Vec<_>>(), COLUMNS);
+    assert_eq!(out.lines().count(), 1 + 20);
+    assert!(out.lines().nth(1).unwrap().contains("number 22"), "{out}");
+    assert_eq!(home.ok(&["sessions", "--all"]).lines().count(), 1 + 22);
     let all = home.json(&["sessions", "--all", "--json"]);
     let all = all["sessions"].as_array().unwrap();
     assert_eq!(all.len(), 22);
@@ -37,6 +39,57 @@ fn sessions_are_listed_latest_first() {
             assert!(!session[field].is_null(), "no {field} in {session}");
         }
     }
+}
+
+const COLUMNS: [&str; 5] = ["ID", "STATE", "AGE", "NAME", "DIRECTORY"];
+
+#[test]
+fn sessions_are_selected_by_state_directory_and_age() {
+    let home = Home::new();
+    let project = home.path().join("project");
+    fs::create_dir_all(project.join(".git")).unwrap();
+    fs::create_dir_all(project.join("below")).unwrap();
+    fs::write(project.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    let run = |name: &str, directory: &str, step: &str| {
+        home.push(&["run", "--headless", "--name", name, "--cwd", directory, step]);
+    };
+    run("good", "project/below", "$ true");
+    run("bad", "project", "$ false");
+    run("elsewhere", ".", "$ true");
+    run("over", ".", "$ true");
+    home.ok(&["end", "over"]);
+    let listed = |words: &[&str], directory: &str| {
+        let mut command = home.command(&[&["ls", "--json"], words].concat());
+        command.current_dir(home.path().join(directory));
+        let found = Running::start(command).wait_for_output().json();
+        let names = found["sessions"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+    let project = project.to_str().unwrap();
+    for (words, directory, names) in [
+        (&[][..], ".", "bad elsewhere good over"),
+        (&["--state", "failed"], ".", "bad"),
+        (&["--state", "failed", "--state", "ended"], ".", "bad over"),
+        (&["--state", "running"], ".", ""),
+        (&["--here"], "project/below", "bad good"),
+        (&["--here", "--state", "completed"], "project", "good"),
+        (&["--repo", project], ".", "bad good"),
+        (&["--repo", "/usr"], ".", ""),
+        (&["--since", "1h"], ".", "bad elsewhere good over"),
+        (&["--since", "0s"], ".", ""),
+    ] {
+        assert_eq!(listed(words, directory), names, "{words:?} in {directory}");
+    }
+    assert_eq!(
+        home.json(&["ps", "--state", "failed", "--json"]),
+        home.json(&["sessions", "--state", "failed", "--json"])
+    );
+    let none = home.push(&["ls", "--state", "idle"]);
+    assert_eq!((none.code, none.out.as_str()), (Some(0), ""));
+    assert!(none.err.contains("no session matches"), "{none:?}");
+    assert_eq!(home.push(&["ls", "--state", "asleep"]).code, Some(64));
 }
 
 #[test]
@@ -185,7 +238,7 @@ fn listed_names_can_be_used_as_arguments() {
     for _ in 0..5 {
         home.start_detached("$ true");
     }
-    for line in home.ok(&["sessions"]).lines() {
+    for line in home.ok(&["sessions"]).lines().skip(1) {
         let name = line.split_whitespace().next().unwrap();
         assert!((4..=6).contains(&name.len()), "{name}");
         let shown = home.json(&["show", name, "--json"]);

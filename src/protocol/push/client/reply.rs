@@ -95,6 +95,8 @@ replies! {
         session_id: String,
         /// Its state.
         state: SessionState,
+        /// Whether it accepts no more messages.
+        ended: bool,
         /// When its last event occurred.
         updated_at: Option<u64>,
         /// When it was opened.
@@ -425,6 +427,8 @@ replies! {
         draining: bool,
         /// The default grace period of `drain` in milliseconds.
         grace_ms: Option<u64>,
+        /// Why the search index cannot be extended.
+        search_index_error: Option<String>,
         /// The available confinement, if requested.
         sandbox: Option<SandboxReply>,
     }

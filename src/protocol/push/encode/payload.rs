@@ -326,6 +326,7 @@ fn metrics(metrics: &Metrics) -> Payload {
         draining: metrics.draining,
         grace_ms: metrics.grace_ms,
         circuits: metrics.circuits.iter().map(circuit).collect(),
+        search_index_error: metrics.search_index_error.as_deref(),
         sandbox: metrics.sandbox.as_ref().map(raw),
     })
 }

@@ -384,6 +384,8 @@ payloads! {
         grace_ms: u64,
         circuits: Vec<CircuitItem<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        search_index_error: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         sandbox: Option<Raw<'a>>,
     }
 
