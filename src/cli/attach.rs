@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::time::sleep;
 
 use super::approval::{PendingApproval, PendingApprovals, is_already_decided, wants_full_view};
+use super::approval_view::{context_lines, indent};
 use super::chat::start_like;
 use super::context::Context;
 use super::exit::{CliError, Exit};
@@ -58,7 +59,7 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
         return show(&args, context).await;
     }
     let mut interrupts = Interrupts::listen(OnTerminate::Detach)?;
-    let (client, session, newest, end) = tokio::select! {
+    let (client, session, directory, newest, end) = tokio::select! {
         biased;
         _ = interrupts.next() => return Ok(Exit::SUCCESS),
         connected = connect(&args, context) => connected?,
@@ -70,6 +71,7 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
     let mut attached = AttachedSession {
         client,
         session,
+        directory,
         view,
         approvals: PendingApprovals::default(),
         last_seq_at_attach: newest,
@@ -175,23 +177,21 @@ pub(super) async fn show_session(
     }
 }
 
-/// Attaches; returns the session, its last seq, and when to exit without input.
+/// Attaches; returns the session, its directory, its last seq, and when to exit without input.
 async fn connect(
     args: &AttachArgs,
     context: &mut Context,
-) -> Result<(Client, String, u64, Option<ExitCondition>), CliError> {
+) -> Result<(Client, String, String, u64, Option<ExitCondition>), CliError> {
     let mut client = context.client().await?;
     let session = ids::resolve_session(&mut client, &args.session).await?;
     // Without a terminal no message can be typed, and without --read-only the command does not wait for other
     // clients.
-    let end = if !args.read_only && !context.console.input_is_terminal {
-        Some(ExitCondition::read(&client.request(Request::session_snapshot(&session)).await?))
-    } else {
-        None
-    };
+    let snapshot = client.request(Request::session_snapshot(&session)).await?;
+    let is_bounded = !args.read_only && !context.console.input_is_terminal;
+    let end = is_bounded.then(|| ExitCondition::read(&snapshot));
     let access = if args.read_only { Access::ReadOnly } else { Access::Full };
     let replay = client.attach(&session, args.since.unwrap_or_default(), access).await?;
-    Ok((client, session, replay.to_seq, end))
+    Ok((client, session, snapshot.meta.cwd, replay.to_seq, end))
 }
 
 /// When to exit: at the end of the active run or, without one, at the end of the history.
@@ -244,6 +244,8 @@ enum LoopControl {
 struct AttachedSession {
     client: Client,
     session: String,
+    /// The directory of the session.
+    directory: String,
     view: View,
     approvals: PendingApprovals,
     /// The last seq at the time of attaching: approvals in earlier events are not prompted for.
@@ -274,7 +276,7 @@ impl AttachedSession {
             && context.console.input_is_terminal
             && let Some(pending) = self.approvals.oldest()
         {
-            context.console.prompt(&(status_line(pending) + &pending.prompt()));
+            context.console.prompt(&(status_lines(pending, &self.directory) + &pending.prompt()));
         }
         Ok(())
     }
@@ -398,11 +400,13 @@ impl AttachedSession {
     }
 }
 
-/// Returns the line that says when an approval expires, and its votes if it needs several; empty if neither applies.
-pub(super) fn status_line(pending: &PendingApproval) -> String {
+/// Returns the lines before the prompt of an approval: where it happens and a risk that is not high, when it expires, and
+/// its votes if it needs several.
+pub(super) fn status_lines(pending: &PendingApproval, directory: &str) -> String {
+    let context = indent(&context_lines(&pending.question, directory).join("\n"));
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let status = pending.status(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-    if status.is_empty() { String::new() } else { format!("the approval {}\n", status.join("; ")) }
+    if status.is_empty() { context } else { format!("{context}the approval {}\n", status.join("; ")) }
 }
 
 /// Returns the id of the user's message that an event reports.

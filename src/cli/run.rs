@@ -228,7 +228,8 @@ pub(super) async fn execute(
         AnswerSource::Steps => Report::new(&session.id, &run).with_step_output(),
         AnswerSource::Model => Report::new(&session.id, &run),
     };
-    let started = StartedRun { client, interrupts, report, interrupted, source: session.source() };
+    let (source, directory) = (session.source(), session.directory());
+    let started = StartedRun { client, interrupts, report, interrupted, source, directory };
     let (report, outcome) = started.follow(&flags, context).await;
     if flags.session.is_none() && plan.provider.is_none() && !context.is_remote() {
         ollama_hint::suggest_ollama(&report, &context.paths()?, &mut context.console).await;
@@ -247,17 +248,19 @@ struct StartedRun {
     /// The signal that arrived while it started.
     interrupted: Option<StopRequest>,
     source: AnswerSource,
+    /// The directory of the session.
+    directory: String,
 }
 
 impl StartedRun {
     /// Follows it to its end, in the inline view or line by line; returns its report and the exit code.
     async fn follow(self, flags: &RunFlags, context: &mut Context) -> (Report, Result<Exit, CliError>) {
-        let Self { client, interrupts, report, interrupted, source } = self;
+        let Self { client, interrupts, report, interrupted, source, directory } = self;
         if interrupted.is_none() && flags.uses_inline_view(context) {
             return inline::follow(client, report, flags.policies(), context).await;
         }
         let output = flags.output(source, context);
-        let mut follow = RunFollower::new(client, interrupts, report, flags.policies(), output);
+        let mut follow = RunFollower::new(client, interrupts, report, flags.policies(), (output, directory));
         let outcome = match follow_run(&mut follow, interrupted, &mut context.console).await {
             // The run continues, so it has no exit code yet.
             Err(error) if error.is_broken_pipe() => Ok(Exit::BROKEN_PIPE),

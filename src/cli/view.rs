@@ -82,6 +82,8 @@ struct Call {
     stdout: Sanitizer,
     stderr: Sanitizer,
     printed: bool,
+    /// The plan that it shows once it has succeeded.
+    plan: Option<Vec<plan::PlanStep>>,
     /// The diff that its approval showed.
     shown_diff: String,
 }
@@ -331,9 +333,10 @@ impl View {
             // The approval has all details.
             return self.end_line();
         }
-        if let Some(steps) = plan::of_call(call) {
-            self.calls.remove(&self.heading);
-            return self.end_line() + &plan::render(&steps, self.palette);
+        if let Some(plan) = plan::of_call(call) {
+            // The result prints it. A call that fails has its title there.
+            self.calls.entry(std::mem::take(&mut self.heading)).or_default().plan = Some(plan);
+            return self.end_line();
         }
         let check = match call.purpose {
             Purpose::Check(index) => {
@@ -377,12 +380,14 @@ impl View {
 
     fn result(&mut self, result: &CallResult) -> String {
         let mut text = self.end_line();
-        if result.tool == RAISE_BUDGET || (result.tool == plan::UPDATE_PLAN && result.outcome == ToolOutcome::Succeeded)
-        {
+        if result.tool == RAISE_BUDGET {
             return text;
         }
         let id = result.call.as_str();
-        let call = self.calls.remove(id).unwrap_or_default();
+        let mut call = self.calls.remove(id).unwrap_or_default();
+        if let Some(steps) = call.plan.take_if(|_| result.outcome == ToolOutcome::Succeeded) {
+            return text + &plan::render(&steps, self.palette);
+        }
         if self.heading != id && !call.title.is_empty() {
             // Several calls ran in parallel, so the result needs the heading of its call.
             text += &format!("{}\n", self.palette.paint(Style::Strong, &call.title));

@@ -10,10 +10,16 @@ fn a_plan_is_a_list_of_steps_with_their_states() {
     let mut view = View::new(Palette::Plain, Echo::Messages, Reasoning::Hidden);
     let steps = json!([{"step": "read", "status": "done"}, {"step": "write", "status": "in_progress"}]);
     let call = json!({"callId": "c", "toolName": "update_plan", "args": {"steps": steps}});
-    assert_eq!(view.event(&event("tool_call", call)), "plan: 1 of 2 steps done\n  done: read\n  in progress: write\n");
+    assert_eq!(view.event(&event("tool_call", call.clone())), "");
     let mut settled = result("c", "done", 0, 1, "the plan is shown");
     settled["toolName"] = json!("update_plan");
-    assert_eq!(view.event(&event("tool_result", settled)), "");
+    let shown = view.event(&event("tool_result", settled));
+    assert_eq!(shown, "plan: 1 of 2 steps done\n  done: read\n  in progress: write\n");
+    assert_eq!(view.event(&event("tool_call", call)), "");
+    let mut failed = result("c", "failed", 0, 1, "two steps are in progress");
+    failed["toolName"] = json!("update_plan");
+    let shown = view.event(&event("tool_result", failed));
+    assert!(!shown.contains("steps done") && shown.contains("two steps are in progress"), "{shown}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::style::{Palette, Style};
 use crate::kernel::event::Intention;
 
 /// The name of the tool.
-pub(crate) const UPDATE_PLAN: &str = "update_plan";
+const UPDATE_PLAN: &str = "update_plan";
 
 /// The arguments of a call.
 #[derive(Debug, Deserialize)]

@@ -496,3 +496,56 @@ fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::client::testing::ScriptedDaemon;
+    use crate::tui::terminal::pty::Pty;
+    use crate::tui::text::theme::Theme;
+
+    /// Set in the process that shows a view.
+    const SHOWS: &str = "PUSH_TEST_SHOWS_A_VIEW";
+
+    #[test]
+    fn a_connection_task_that_ends_without_a_report_ends_the_view_and_the_draft_is_printed() {
+        if std::env::var_os(SHOWS).is_some() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let error = runtime.block_on(show_without_task());
+            println!("{error}");
+            return;
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = std::thread::current().name().unwrap().to_owned();
+        command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env(SHOWS, "1").env("TERM", "xterm");
+        let mut program = Pty::start(command, (80, 24));
+        program.wait_for("not sent:");
+        program.wait_for("a draft");
+        program.wait_for(&TuiError::ConnectionTask.to_string());
+        program.wait_for_end();
+        assert_eq!(program.modes(), program.initial_modes);
+    }
+
+    async fn show_without_task() -> TuiError {
+        let daemon = ScriptedDaemon::new();
+        let (client, _peer) = tokio::join!(Client::open(daemon.config()), daemon.handshake("0.0.1"));
+        let options = Options {
+            session: "s".into(),
+            handle: "s".into(),
+            theme: Theme::plain(),
+            start: StartPosition::Run("r".into()),
+            access: Access::Full,
+            first_message: None,
+            draft: Some("a draft".into()),
+            can_switch: false,
+            auto_decision: None,
+        };
+        let mut app = App::start(client.unwrap(), options, SessionSnapshot::default(), 0).unwrap();
+        app.task.abort();
+        let (_sender, notices) = unbounded_channel();
+        let outcome = app.run(notices, &mut |_| false).await;
+        app.finish(outcome).await.unwrap_err()
+    }
+}

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::display::format::invocation;
+use crate::display::plan::{self, PlanStep};
 use crate::display::sanitize::{Sanitizer, sanitize, sanitize_line};
 use crate::kernel::event::{Intention, OutputStream, Purpose};
 
@@ -26,6 +27,8 @@ pub(crate) struct CallLog {
     pub(crate) is_of_user: bool,
     /// Whether its output is written as it arrives.
     pub(crate) is_streamed: bool,
+    /// The plan that is shown in its place once it has succeeded.
+    pub(crate) plan: Option<Vec<PlanStep>>,
     /// When it was requested.
     pub(crate) started_at: u64,
     /// The diff that its approval showed.
@@ -48,7 +51,8 @@ impl CallLog {
             Purpose::UserCommand { .. } => (None, true),
             Purpose::Work => (None, false),
         };
-        Self { prompt, words: sanitize(&words), check, is_of_user, started_at, ..Self::default() }
+        let plan = plan::of_call(call);
+        Self { prompt, words: sanitize(&words), check, is_of_user, plan, started_at, ..Self::default() }
     }
 
     /// Adds output and returns the completed lines.

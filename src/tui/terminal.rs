@@ -162,7 +162,7 @@ pub(crate) fn notification(text: &str) -> String {
 
 #[cfg(all(test, unix))]
 #[path = "../../tests/support/pty.rs"]
-mod pty;
+pub(crate) mod pty;
 
 #[cfg(all(test, unix))]
 mod tests {

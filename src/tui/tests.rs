@@ -352,6 +352,21 @@ fn a_plan_is_a_checklist_and_its_result_is_not_repeated() {
 }
 
 #[test]
+fn a_plan_that_is_refused_is_not_shown() {
+    let mut screen = Screen::new();
+    let steps = json!([{"step": "read", "status": "in_progress"}, {"step": "write", "status": "in_progress"}]);
+    screen.event("tool_call", json!({"callId": "c", "toolName": "update_plan", "args": {"steps": steps}}));
+    let error = json!({"type": "UNKNOWN", "message": "two steps are in progress"});
+    screen.event(
+        "tool_result",
+        json!({"callId": "c", "toolName": "update_plan", "isError": true, "structuredError": error}),
+    );
+    let finished = screen.finished();
+    assert!(!finished.contains("plan: ") && finished.starts_with("✗ "), "{finished}");
+    assert!(finished.contains("failed"), "{finished}");
+}
+
+#[test]
 fn another_session_is_chosen_from_a_list_and_a_new_one_is_started() {
     let mut screen = Screen::new();
     screen.type_text("draft");

@@ -222,11 +222,8 @@ impl Transcript {
         if call.tool == RAISE_BUDGET {
             return;
         }
-        if let Some(steps) = plan::of_call(call) {
-            return self.print_plan(&steps);
-        }
         let mut log = CallLog::new(call, at);
-        log.is_streamed = self.full_output || log.is_of_user;
+        log.is_streamed = (self.full_output && log.plan.is_none()) || log.is_of_user;
         let id = call.call.as_str().to_owned();
         self.calls.insert(id.clone(), log);
         if self.calls.get(&id).is_some_and(|log| log.is_streamed) {
@@ -251,6 +248,9 @@ impl Transcript {
         self.close(at);
         let id = result.call.as_str();
         let Some(mut log) = self.calls.remove(id) else { return };
+        if let Some(steps) = log.plan.take_if(|_| result.outcome == ToolOutcome::Succeeded) {
+            return self.print_plan(&steps);
+        }
         let rest = log.finish();
         let had_output = log.line_count() > 0;
         let text = result_text(result);

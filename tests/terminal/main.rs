@@ -446,7 +446,10 @@ fn the_work_of_a_model_is_shown_and_approved_on_the_terminal() {
     terminal.type_line("y");
     terminal.wait_for("$ git add note.txt\n? Approve command");
     terminal.type_line("y");
-    terminal.wait_for("can be remembered as allow: git(commit)\nthe approval expires in ");
+    let directory = terminal.home.path().display();
+    terminal.wait_for(&format!(
+        "can be remembered as allow: git(commit)\n  in {directory}\n  risk: medium\nthe approval expires in "
+    ));
     let screen = terminal.wait_for("approve? [y once, r this run");
     assert!(screen.contains("  1 file changed, 1 insertion, 0 deletions\n"), "{screen}");
     assert!(screen.contains("  note.txt (+1 -0)\n  │ Say new\n") && screen.contains("  │ It was old.\n"), "{screen}");
@@ -473,7 +476,8 @@ fn a_question_cannot_be_repainted_by_what_it_asks_about() {
         let shown = "  │ git commit -m ok<U+000D><U+001B>[2K<U+001B>[1A<U+009B>2J<U+001B>]0;stolen<U+0007><U+202E><U+200B><U+2800>x\n  \
                      │ approve? [y/n] y\n  │   risk: low\n";
         assert!(screen.contains(shown), "{flag}: {screen}");
-        assert!(screen.contains("  risk: high\nthe approval expires in "), "{flag}: {screen}");
+        let rest = format!("  risk: high\n  in {}\nthe approval expires in ", terminal.home.path().display());
+        assert!(screen.contains(&rest), "{flag}: {screen}");
         terminal.type_line("v");
         terminal.wait_for("approve? [y, n, n REASON, v view all] v\n  │ git commit");
         let waiting = terminal.home.ok(&["approvals"]);

@@ -6,7 +6,7 @@ use crate::cli::answer::{AnswerView, StreamText};
 use crate::cli::approval::{
     ApprovalPolicies, ApprovalPolicy, Decision, PendingApproval, PendingApprovals, is_already_decided, wants_full_view,
 };
-use crate::cli::attach::status_line;
+use crate::cli::attach::status_lines;
 use crate::cli::console::{Console, Verbosity};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::ids;
@@ -47,6 +47,8 @@ pub(super) struct RunFollower {
     report: Report,
     policies: ApprovalPolicies,
     output: Output,
+    /// The directory of the session.
+    directory: String,
     approvals: PendingApprovals,
     input: PromptInput,
     /// When the last signal to cancel arrived.
@@ -67,17 +69,18 @@ enum PromptInput {
 }
 
 impl RunFollower {
-    /// Follows a run that has started.
+    /// Follows a run that has started in a directory.
     pub(super) fn new(
         client: Client,
         interrupts: Interrupts,
         report: Report,
         policies: ApprovalPolicies,
-        output: Output,
+        (output, directory): (Output, String),
     ) -> Self {
         Self {
             client,
             interrupts,
+            directory,
             report,
             policies,
             output,
@@ -261,7 +264,7 @@ impl RunFollower {
                         stderr_view(console).approval(&pending.question)
                     }
                 };
-                console.prompt(&(card + &status_line(&pending) + &pending.prompt()));
+                console.prompt(&(card + &status_lines(&pending, &self.directory) + &pending.prompt()));
             }
             PromptInput::NotStarted | PromptInput::Unavailable => note_pending(&pending, &self.client, console),
         }

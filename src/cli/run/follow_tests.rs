@@ -238,7 +238,7 @@ async fn follower(daemon: &ScriptedDaemon, policy: ApprovalPolicy, output: Outpu
     let mut client = Client::open(daemon.config()).await.unwrap();
     client.track("s", 0);
     let interrupts = Interrupts::listen(OnTerminate::Detach).unwrap();
-    RunFollower::new(client, interrupts, Report::new("s", "r"), policies, output)
+    RunFollower::new(client, interrupts, Report::new("s", "r"), policies, (output, "/project".to_owned()))
 }
 
 fn text() -> Output {

@@ -35,6 +35,11 @@ impl RunSession {
         if self.provider == playbook::NAME { AnswerSource::Steps } else { AnswerSource::Model }
     }
 
+    /// Returns the directory in which steps run, for people.
+    pub(super) fn directory(&self) -> String {
+        self.directory.display().to_string()
+    }
+
     /// Warns if the run works in another directory than the current one, or if another session is active there.
     pub(super) fn warn_about_directory(&self, flags: &RunFlags, context: &mut Context) {
         let here = std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_default();

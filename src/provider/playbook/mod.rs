@@ -6,7 +6,7 @@
 
 pub mod parse;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{APPROVE_REMEDY, Provider, Question, ReportSender, TurnFuture};
 use crate::kernel::effect::{FinishReport, TurnRequest};
@@ -104,28 +104,32 @@ fn plan(turn: &TurnRequest) -> Vec<Item> {
     plan
 }
 
-/// Sets the policy comment of the question for a step that is marked to ask first.
-fn for_asking_step(question: Question) -> Question {
-    Question { policy_comment: format!("the step asks before it runs; {APPROVE_REMEDY}"), ..question }
+/// Returns the question for a step that is marked to ask first.
+fn asking_step(kind: &'static str, title: String, summary: String, mut details: Value) -> Question {
+    details["reason"] = ASKS_FIRST.into();
+    let question = Question::plain(kind, title, summary, details.to_string());
+    Question { policy_comment: format!("{ASKS_FIRST}; {APPROVE_REMEDY}"), ..question }
 }
+
+/// Why a step that is marked to ask first asks.
+const ASKS_FIRST: &str = "the step asks before it runs";
 
 fn start_item(item: &Item) -> NextAction {
     match item {
         Item::Prose(text) => NextAction::Text(text.clone()),
         Item::Exec { command, ask, continue_on_failure: _ } => {
-            let args = json!({ "command": command }).to_string();
-            let question = ask.then(|| {
-                for_asking_step(Question::plain("exec", "Approve command".to_owned(), command.clone(), args.clone()))
-            });
-            NextAction::Call { tool: EXEC, args, question }
+            let args = json!({ "command": command });
+            let question =
+                ask.then(|| asking_step("exec", "Approve command".to_owned(), command.clone(), args.clone()));
+            NextAction::Call { tool: EXEC, args: args.to_string(), question }
         }
         Item::Write { path, content, ask } => {
-            let args = json!({ "path": path, "content": content }).to_string();
+            let args = json!({ "path": path, "content": content });
             let question = ask.then(|| {
                 let summary = format!("write {} bytes to {path}", content.len());
-                for_asking_step(Question::plain("write", format!("Approve writing {path}"), summary, args.clone()))
+                asking_step("write", format!("Approve writing {path}"), summary, args.clone())
             });
-            NextAction::Call { tool: WRITE, args, question }
+            NextAction::Call { tool: WRITE, args: args.to_string(), question }
         }
         Item::Read { path } => {
             NextAction::Call { tool: READ, args: json!({ "path": path }).to_string(), question: None }
