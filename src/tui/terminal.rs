@@ -16,12 +16,28 @@ use super::signals::{is_capable, is_foreground};
 
 /// Whether the modes of the terminal are set.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// Whether the alternate screen is shown.
+static FULL_SCREEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
 /// Bracketed paste and reports of the focus.
 const ENTER: &str = "\x1b[?2004h\x1b[?1004h";
 /// Ends a synchronized update, the style and these modes; wraps lines and shows the cursor.
 const LEAVE: &str = "\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[?25h";
+
+/// Shows the alternate screen, which has no scrollback, and clears it.
+const ENTER_SCREEN: &str = "\x1b[?1049h\x1b[H\x1b[2J";
+/// Shows the ordinary screen as it was before.
+const LEAVE_SCREEN: &str = "\x1b[?1049l";
+
+/// Which screen of the terminal is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Screen {
+    /// The ordinary one, with its scrollback.
+    Ordinary,
+    /// The alternate one.
+    Full,
+}
 
 /// Returns whether the view can be used: standard input and output are a terminal that can move its cursor, and this
 /// process is in its foreground.
@@ -36,11 +52,12 @@ pub(crate) struct TerminalGuard {
     written: UnboundedReceiver<io::Result<()>>,
     /// How many texts are not written yet.
     waiting: usize,
+    screen: Screen,
 }
 
 impl TerminalGuard {
     /// Sets the modes. A panic restores the terminal before its message is printed.
-    pub(crate) fn enter() -> io::Result<Self> {
+    pub(crate) fn enter(screen: Screen) -> io::Result<Self> {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
@@ -48,11 +65,11 @@ impl TerminalGuard {
                 before(panic);
             }));
         });
-        set_modes()?;
+        set_modes(screen)?;
         let (texts, received) = channel();
         let (sender, written) = unbounded_channel();
         std::thread::spawn(move || write_texts(&received, &sender));
-        Ok(Self { texts, written, waiting: 0 })
+        Ok(Self { texts, written, waiting: 0, screen })
     }
 
     /// Writes to the terminal, in the background.
@@ -89,7 +106,7 @@ impl TerminalGuard {
     pub(crate) fn suspend(&self) -> io::Result<()> {
         restore(self.output());
         super::signals::stop_process()?;
-        set_modes()
+        set_modes(self.screen)
     }
 
     const fn output(&self) -> Output {
@@ -121,10 +138,14 @@ fn write_texts(texts: &Receiver<String>, written: &UnboundedSender<io::Result<()
     }
 }
 
-fn set_modes() -> io::Result<()> {
+fn set_modes(screen: Screen) -> io::Result<()> {
     enable_raw_mode()?;
     ACTIVE.store(true, Ordering::SeqCst);
+    FULL_SCREEN.store(screen == Screen::Full, Ordering::SeqCst);
     let mut out = io::stdout().lock();
+    if screen == Screen::Full {
+        out.write_all(ENTER_SCREEN.as_bytes())?;
+    }
     out.write_all(ENTER.as_bytes())?;
     out.flush()
 }
@@ -135,7 +156,8 @@ fn restore(output: Output) {
         let _ = disable_raw_mode();
         if output == Output::Possible {
             let mut out = io::stdout().lock();
-            let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
+            let screen = if FULL_SCREEN.load(Ordering::SeqCst) { LEAVE_SCREEN } else { "" };
+            let _ = out.write_all(format!("{LEAVE}{screen}").as_bytes()).and_then(|()| out.flush());
         }
     }
 }
@@ -167,7 +189,7 @@ mod tests {
     #[test]
     fn a_panic_restores_the_terminal_before_its_message_is_printed() {
         if std::env::var_os(PANICS).is_some() {
-            let mut guard = TerminalGuard::enter().unwrap();
+            let mut guard = TerminalGuard::enter(Screen::Full).unwrap();
             guard.write("drawn".to_owned());
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(guard.drain(Duration::from_secs(30))).unwrap();
@@ -177,8 +199,8 @@ mod tests {
         let name = std::thread::current().name().unwrap().to_owned();
         command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env(PANICS, "1");
         let mut program = Pty::start(command, (80, 24));
-        program.wait_for(&format!("{ENTER}drawn"));
-        program.wait_for(LEAVE);
+        program.wait_for(&format!("{ENTER_SCREEN}{ENTER}drawn"));
+        program.wait_for(&format!("{LEAVE}{LEAVE_SCREEN}"));
         program.wait_for("a defect");
         program.wait_for_end();
         assert_eq!(program.modes(), program.initial_modes);

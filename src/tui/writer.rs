@@ -47,13 +47,13 @@ struct DrawnRow {
 }
 
 /// Starts a synchronized update: the terminal shows it as a whole.
-const BEGIN_UPDATE: &str = "\x1b[?2026h\x1b[?25l";
-const END_UPDATE: &str = "\x1b[?2026l";
-const SHOW_CURSOR: &str = "\x1b[?25h";
+pub(crate) const BEGIN_UPDATE: &str = "\x1b[?2026h\x1b[?25l";
+pub(crate) const END_UPDATE: &str = "\x1b[?2026l";
+pub(crate) const SHOW_CURSOR: &str = "\x1b[?25h";
 const ERASE_BELOW: &str = "\x1b[J";
 /// Rows of the region are cut and not wrapped, should the terminal be narrower than it says, or letters wider.
-const WRAP_OFF: &str = "\x1b[?7l";
-const WRAP_ON: &str = "\x1b[?7h";
+pub(crate) const WRAP_OFF: &str = "\x1b[?7l";
+pub(crate) const WRAP_ON: &str = "\x1b[?7h";
 
 impl InlineWriter {
     /// Returns the text that adds finished lines and shows the frame; empty if nothing changes.

@@ -104,10 +104,18 @@ replies! {
         repo: RepositoryInfo,
         /// The working directory of its tools.
         cwd: String,
+        /// The provider.
+        provider: String,
+        /// The model of the provider.
+        model: Option<String>,
         /// Its display name.
         name: Option<String>,
         /// The end of the last user message.
         last_user_message: Option<String>,
+        /// The oldest pending approval.
+        pending_approval_id: Option<String>,
+        /// Whether it accepts no more messages.
+        ended: bool,
     }
 
     /// The description of a repository, as the client that opened the session gave it.

@@ -1,0 +1,77 @@
+//! Computes what is written to show a whole screen: only the rows that have changed.
+//!
+//! Pure: it returns text.
+
+use std::fmt::Write;
+
+use crate::tui::text::wrap::truncate;
+use crate::tui::writer::{BEGIN_UPDATE, END_UPDATE, Frame, SHOW_CURSOR, WRAP_OFF, WRAP_ON, encode};
+
+/// Remembers the screen.
+#[derive(Debug, Default)]
+pub(crate) struct ScreenWriter {
+    rows: Vec<String>,
+    cursor: Option<(usize, u16)>,
+    size: (u16, u16),
+}
+
+impl ScreenWriter {
+    /// Returns the text that shows the frame; empty if nothing changes.
+    pub(crate) fn draw(&mut self, frame: &Frame, (width, height): (u16, u16)) -> String {
+        if self.size != (width, height) {
+            self.forget();
+        }
+        let mut out = String::new();
+        let mut rows = Vec::with_capacity(usize::from(height));
+        for at in 0..usize::from(height) {
+            let mut encoded = String::new();
+            if let Some(row) = frame.rows.get(at) {
+                encode(&truncate(row, width), &mut encoded);
+            }
+            if self.rows.get(at) != Some(&encoded) {
+                // Erased first: behind the last column there is no place for the cursor.
+                let _ = write!(out, "\x1b[{};1H\x1b[2K{encoded}", at + 1);
+            }
+            rows.push(encoded);
+        }
+        let is_same = out.is_empty() && frame.cursor == self.cursor;
+        *self = Self { rows, cursor: frame.cursor, size: (width, height) };
+        if is_same {
+            return String::new();
+        }
+        let mut text = format!("{BEGIN_UPDATE}{WRAP_OFF}{out}{WRAP_ON}");
+        if let Some((row, column)) = frame.cursor {
+            let _ = write!(text, "\x1b[{};{}H{SHOW_CURSOR}", row + 1, column + 1);
+        }
+        text.push_str(END_UPDATE);
+        text
+    }
+
+    /// Forgets the screen, because something else was written to the terminal.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::text::Line;
+
+    use super::*;
+
+    fn frame(rows: &[&str], cursor: Option<(usize, u16)>) -> Frame {
+        Frame { rows: rows.iter().map(|row| Line::from((*row).to_owned())).collect(), cursor, is_typing: true }
+    }
+
+    #[test]
+    fn only_changed_rows_are_written_and_an_unchanged_screen_writes_nothing() {
+        let mut writer = ScreenWriter::default();
+        let first = writer.draw(&frame(&["a", "b"], None), (10, 3));
+        assert!(first.contains("\x1b[1;1H\x1b[2Ka\x1b[2;1H\x1b[2Kb\x1b[3;1H\x1b[2K"), "{first:?}");
+        assert_eq!(writer.draw(&frame(&["a", "b"], None), (10, 3)), "");
+        let next = writer.draw(&frame(&["a", "c"], Some((1, 2))), (10, 3));
+        assert!(next.contains("\x1b[?7l\x1b[2;1H\x1b[2Kc\x1b[?7h\x1b[2;3H\x1b[?25h"), "{next:?}");
+        // A terminal of another size has moved what it shows.
+        assert!(writer.draw(&frame(&["a", "c"], Some((1, 2))), (11, 3)).contains("2Ka\x1b"));
+    }
+}
