@@ -134,11 +134,28 @@ pub(super) struct SessionView {
 }
 
 /// Shows a session, and those that the user switches to, in the inline view until the user leaves.
-pub(super) async fn show_session(
+pub(super) async fn show_session(client: Client, view: SessionView, context: &mut Context) -> Result<Exit, CliError> {
+    let (left, hint) = show_until_left(client, view, context).await?;
+    match left {
+        Leave::Detached { is_running: true }
+        | Leave::Signalled { is_running: true }
+        | Leave::Interrupted { is_running: true } => context.console.note(&hint),
+        Leave::Detached { is_running: false }
+        | Leave::Signalled { is_running: false }
+        | Leave::Interrupted { is_running: false }
+        | Leave::Finished
+        | Leave::Switch { .. }
+        | Leave::Unwritable => {}
+    }
+    Ok(Exit::SUCCESS)
+}
+
+/// Shows a session, and those that the user switches to; returns how the user left, and how to come back.
+pub(super) async fn show_until_left(
     mut client: Client,
     view: SessionView,
     context: &mut Context,
-) -> Result<Exit, CliError> {
+) -> Result<(Leave, String), CliError> {
     let SessionView { mut session, mut start, access, mut first_message } = view;
     let mut drafts = BTreeMap::new();
     loop {
@@ -165,14 +182,11 @@ pub(super) async fn show_session(
                     SwitchTarget::New => start_like(&mut client, &session, context).await?,
                 };
             }
-            Leave::Detached { is_running: true } | Leave::Interrupted { is_running: true } => {
-                context.console.note(&hint);
-                return Ok(Exit::SUCCESS);
-            }
-            Leave::Detached { is_running: false }
-            | Leave::Interrupted { is_running: false }
+            left @ (Leave::Detached { .. }
+            | Leave::Signalled { .. }
+            | Leave::Interrupted { .. }
             | Leave::Finished
-            | Leave::Unwritable => return Ok(Exit::SUCCESS),
+            | Leave::Unwritable) => return Ok((left, hint)),
         }
     }
 }

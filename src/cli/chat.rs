@@ -46,28 +46,18 @@ pub(crate) struct ChatArgs {
     plain: bool,
 }
 
+impl ChatArgs {
+    /// Returns the arguments of a session in a directory.
+    pub(super) const fn in_directory(directory: PathBuf) -> Self {
+        Self { message: None, provider: None, model: None, cwd: Some(directory), name: None, plain: false }
+    }
+}
+
 /// Starts a session and shows it until the user leaves.
 pub(crate) async fn run(args: ChatArgs, context: &mut Context) -> Result<Exit, CliError> {
     let first_message = args.message.as_deref().map(message::read).transpose()?;
     let mut client = context.client().await?;
-    // Variables and repositories of this machine say nothing about another one.
-    let (directory, repository, variable): (_, _, fn(&str) -> Option<String>) = if context.is_remote() {
-        (resolve_remote_directory(args.cwd.as_deref(), client.home_directory())?, None, |_| None)
-    } else {
-        let directory = resolve_directory(args.cwd.as_deref())?;
-        let repository = Repository::find(Path::new(&directory));
-        (directory, repository, read_variable)
-    };
-    let request = Request::start_session(&format!("key_{}", Ulid::generate()))
-        .with("mode", "interactive")
-        .with_some("provider", args.provider.or_else(|| variable("PUSH_PROVIDER")))
-        .with_some("model", args.model.or_else(|| variable("PUSH_MODEL")))
-        .with("cwd", directory)
-        .with_some("name", args.name)
-        .with_some("repo", repository.map(|repository| repository.to_json()))
-        .with("metadata", json!({"source": "cli"}))
-        .with_environment(client.environment());
-    let session = client.request(request).await?.session_id;
+    let session = start(&args, &mut client, context).await?;
     if context.uses_inline_view(args.plain) {
         let (start, access) = (StartPosition::NearEnd, Access::Full);
         return show_session(client, SessionView { session, start, access, first_message }, context).await;
@@ -78,6 +68,28 @@ pub(crate) async fn run(args: ChatArgs, context: &mut Context) -> Result<Exit, C
     }
     drop(client);
     attach::run(AttachArgs::plain(session), context).await
+}
+
+/// Starts the session that the arguments describe.
+pub(super) async fn start(args: &ChatArgs, client: &mut Client, context: &Context) -> Result<String, CliError> {
+    // Variables and repositories of this machine say nothing about another one.
+    let (directory, repository, variable): (_, _, fn(&str) -> Option<String>) = if context.is_remote() {
+        (resolve_remote_directory(args.cwd.as_deref(), client.home_directory())?, None, |_| None)
+    } else {
+        let directory = resolve_directory(args.cwd.as_deref())?;
+        let repository = Repository::find(Path::new(&directory));
+        (directory, repository, read_variable)
+    };
+    let request = Request::start_session(&format!("key_{}", Ulid::generate()))
+        .with("mode", "interactive")
+        .with_some("provider", args.provider.clone().or_else(|| variable("PUSH_PROVIDER")))
+        .with_some("model", args.model.clone().or_else(|| variable("PUSH_MODEL")))
+        .with("cwd", directory)
+        .with_some("name", args.name.clone())
+        .with_some("repo", repository.map(|repository| repository.to_json()))
+        .with("metadata", json!({"source": "cli"}))
+        .with_environment(client.environment());
+    Ok(client.request(request).await?.session_id)
 }
 
 /// Starts a session in the directory of another one, with its provider and model.

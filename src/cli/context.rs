@@ -88,6 +88,14 @@ impl Context {
         }
     }
 
+    /// Returns the value of `--host` that stands for the same machine.
+    pub(crate) fn host_argument(&self) -> String {
+        match &self.target {
+            Target::Local => "local".to_owned(),
+            Target::Ssh(ssh) => ssh.host.to_string(),
+        }
+    }
+
     /// Returns whether the daemon is on another machine.
     pub(crate) const fn is_remote(&self) -> bool {
         matches!(self.target, Target::Ssh(_))

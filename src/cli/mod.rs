@@ -19,6 +19,7 @@ mod confirm;
 mod console;
 mod context;
 mod daemon;
+mod dashboard;
 mod delete;
 mod disk_usage;
 mod doctor;
@@ -80,7 +81,7 @@ use self::exit::{CliError, Exit};
 use self::host::{HostArgs, HostSupport, Target};
 use crate::client::Announcement;
 use crate::config::listener::ListenRequest;
-use crate::display::{approval, approval_view, format, plan, sanitize, tool_results, usage};
+use crate::display::{approval, approval_view, format, plan, sanitize, session_words, tool_results, usage};
 
 /// The options of `push daemon run`.
 #[derive(Debug)]
@@ -246,7 +247,7 @@ async fn dispatch(
     match (verb, support, target) {
         (Some(_), HostSupport::Forwarded, Target::Ssh(ssh)) => forward::run(ssh, std::env::args_os(), context).await,
         (Some(verb), _, _) => run_verb(verb, context).await,
-        (None, _, _) => overview::run(context).await,
+        (None, _, _) => dashboard::run(context).await,
     }
 }
 

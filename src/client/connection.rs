@@ -137,6 +137,8 @@ pub struct Client {
     connected_at: Instant,
     version_reported: bool,
     home_directory: Option<String>,
+    /// Whether it waits for the next start of a daemon that was stopped on purpose, also without subscriptions.
+    stays: bool,
 }
 
 impl fmt::Debug for Client {
@@ -164,6 +166,7 @@ impl Client {
             connected_at: Instant::now(),
             version_reported: false,
             home_directory: None,
+            stays: false,
         };
         match client.establish().await {
             Ok(link) => client.restore_link(link),
@@ -233,6 +236,27 @@ impl Client {
             self.request(attach_request(session, seen, access, self.environment.as_ref())).await?;
         self.subscriptions.rewind(session, seen, access, &replay);
         Ok(replay)
+    }
+
+    /// Ends the subscription to a session.
+    pub async fn detach(&mut self, session: &str) -> Result<(), RequestError> {
+        self.subscriptions.unsubscribe(session);
+        self.request(Request::detach_session(session)).await.map(drop)
+    }
+
+    /// Forgets all subscriptions, for instance after the daemon has refused to renew one of them.
+    pub fn forget_subscriptions(&mut self) {
+        self.subscriptions = Subscriptions::default();
+    }
+
+    /// Returns whether it is subscribed to a session.
+    pub fn is_subscribed(&self, session: &str) -> bool {
+        self.subscriptions.contains(session)
+    }
+
+    /// Waits from here on for the next start of a daemon that was stopped on purpose, also without subscriptions.
+    pub const fn stay(&mut self) {
+        self.stays = true;
     }
 
     /// Delivers the events of a session to which a request has subscribed this connection, or is about to.
@@ -400,15 +424,15 @@ impl Client {
         Ok(link)
     }
 
-    /// Returns whether the client waits for the next start of the daemon: it has subscriptions, and the daemon was
+    /// Returns whether the client waits for the next start of the daemon: it has subscriptions or stays, and the daemon was
     /// stopped on purpose. A daemon that crashed is started again.
     pub fn awaits_start(&self) -> bool {
         self.can_wait() && self.connector.daemon_was_stopped()
     }
 
-    /// Returns whether the client has lost a connection with subscriptions.
+    /// Returns whether the client has lost a connection with subscriptions, or one that it stays at.
     fn can_wait(&self) -> bool {
-        self.lost_since.is_some() && !self.subscriptions.is_empty()
+        self.lost_since.is_some() && (self.stays || !self.subscriptions.is_empty())
     }
 
     fn report_version(&mut self, hello: HelloReply) {

@@ -30,10 +30,10 @@ pub(crate) mod testing;
 mod tests;
 
 pub use crate::protocol::push::client::{
-    Environment, Event, EventContent, ExcerptSegment, Grant, IntegrityReply, JournalReply, ListedApproval, Loss,
-    MESSAGE_BYTES, MetricsReply, PiFile, QueuedMessage, Replay, Request, ResponseError, RunReply, SandboxReply,
-    SearchHit, SessionItem, SessionMeta, SessionPage, SessionSnapshot, SessionState, StatsReply, StatsRow, ToolStats,
-    UserCommandReply,
+    ApprovalsReply, Environment, Event, EventContent, ExcerptSegment, Grant, IntegrityReply, JournalReply,
+    ListedApproval, Loss, MESSAGE_BYTES, MetricsReply, PiFile, QueuedMessage, Replay, Request, ResponseError, RunReply,
+    SandboxReply, SearchHit, SearchReply, SessionItem, SessionMeta, SessionPage, SessionSnapshot, SessionState,
+    StatsReply, StatsRow, ToolStats, UserCommandReply,
 };
 pub use crate::transport::local::Address;
 pub use bridge::{Bridge, BridgeOutcome};

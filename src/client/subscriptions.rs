@@ -71,6 +71,11 @@ impl Subscriptions {
         self.queued.pop_front()
     }
 
+    /// Returns whether there is a subscription to a session.
+    pub(super) fn contains(&self, session: &str) -> bool {
+        self.sessions.contains_key(session)
+    }
+
     /// Returns whether there is no subscription.
     pub(super) fn is_empty(&self) -> bool {
         self.sessions.is_empty()

@@ -9,6 +9,7 @@ pub(crate) mod form;
 pub(crate) mod format;
 pub(crate) mod plan;
 pub(crate) mod sanitize;
+pub(crate) mod session_words;
 pub(crate) mod style;
 pub(crate) mod tool_results;
 pub(crate) mod usage;

@@ -1,25 +1,26 @@
 //! The edge of the view: keys, signals, the daemon and the terminal. Everything else is pure.
 
 use std::io;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crossterm::event::Event as TerminalEvent;
 use ratatui::text::{Line, Span};
 use tokio::sync::MutexGuard;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use ulid::Ulid;
 
 use super::client_task::{AutoDecision, Call, Report, serve};
+use super::clock::{now, wait_until};
 use super::files;
 use super::key_reader::KEYS;
-use super::model::{Departure, Effect, Input, Millis, Model, Setup};
+use super::model::{Departure, Effect, Input, Model, Setup};
 use super::options::{Leave, Options, StartPosition, TuiError};
 use super::screen_writer::{ENTER_SCREEN, LEAVE_SCREEN, ScreenWriter};
 use super::scrolled;
 use super::signals::{Signal, Signals};
-use super::terminal::{TerminalGuard, notification};
+use super::terminal::{Screen, TerminalGuard, notification};
 use super::text::wrap::truncate;
 use super::update::{next_tick, update};
 use super::view;
@@ -104,7 +105,7 @@ struct App {
 impl App {
     fn start(client: Client, options: Options, snapshot: SessionSnapshot, history_end: u64) -> Result<Self, TuiError> {
         let signals = Signals::listen()?;
-        let terminal = TerminalGuard::enter()?;
+        let terminal = TerminalGuard::enter(Screen::Ordinary)?;
         let size = crossterm::terminal::size()?;
         let (calls, received) = unbounded_channel();
         let (sender, reports) = channel(REPORTS);
@@ -297,6 +298,9 @@ impl App {
                 // Without the task the daemon is lost, which the task reports.
                 Effect::Call(number, call) => drop(self.calls.send((number, call))),
                 Effect::Leave(Departure::Detached) => return Ok(Some(self.detached())),
+                Effect::Leave(Departure::Signalled) => {
+                    return Ok(Some(Leave::Signalled { is_running: self.model.run.is_some() }));
+                }
                 Effect::Leave(Departure::Interrupted) => {
                     return Ok(Some(Leave::Interrupted { is_running: self.model.run.is_some() }));
                 }
@@ -310,7 +314,7 @@ impl App {
                 Effect::Redraw => {
                     self.terminal.write("\x1b[H\x1b[2J".to_owned());
                     self.writer.forget();
-                    self.screen.iter_mut().for_each(|screen| *screen = ScreenWriter::default());
+                    self.screen.iter_mut().for_each(ScreenWriter::forget);
                     self.request_drawing(Duration::ZERO);
                 }
             }
@@ -478,23 +482,16 @@ impl App {
             (left @ (Leave::Finished | Leave::Switch { .. }), drawn) => drawn.map(|()| left),
             // A terminal that is gone or takes no output needs no report.
             (Leave::Interrupted { .. }, Err(_)) => Ok(Leave::Interrupted { is_running: false }),
-            (Leave::Detached { .. } | Leave::Unwritable, Err(_)) => Ok(Leave::Unwritable),
-            (left @ (Leave::Detached { .. } | Leave::Interrupted { .. } | Leave::Unwritable), Ok(())) => Ok(left),
+            (Leave::Detached { .. } | Leave::Signalled { .. } | Leave::Unwritable, Err(_)) => Ok(Leave::Unwritable),
+            (
+                left @ (Leave::Detached { .. }
+                | Leave::Signalled { .. }
+                | Leave::Interrupted { .. }
+                | Leave::Unwritable),
+                Ok(()),
+            ) => Ok(left),
         }
     }
-}
-
-async fn wait_until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Returns the time in milliseconds since 1970.
-fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(all(test, unix))]

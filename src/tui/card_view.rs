@@ -4,10 +4,11 @@ use ratatui::text::{Line, Span};
 
 use super::card::{Card, Entry};
 use super::editor::{Editor, label_none};
-use super::model::{Focus, Model};
+use super::model::{Focus, Millis, Model};
 use super::painted::{self, QuestionExtent};
 use super::text::theme::Theme;
 use super::text::wrap::wrap_line;
+use crate::display::approval::PendingApproval;
 use crate::display::approval_view::context_lines;
 use crate::display::form::DISMISS;
 use crate::display::sanitize::{escape_line, sanitize_line};
@@ -26,19 +27,56 @@ pub(crate) struct CardRows {
 /// The mark before every row.
 const BAR: &str = "▌ ";
 /// The mark before text that a model or a file chose.
-const QUOTE: &str = "  │ ";
+pub(crate) const QUOTE: &str = "  │ ";
 /// How many choices are shown at once.
 const SHOWN_CHOICES: usize = 9;
 
+/// What a card is drawn with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CardContext<'a> {
+    /// The styles.
+    pub(crate) theme: &'a Theme,
+    /// The columns that it may take.
+    pub(crate) width: u16,
+    /// The present time.
+    pub(crate) now: Millis,
+    /// The directory of the session.
+    pub(crate) cwd: &'a str,
+    /// The approval with the votes that were counted.
+    pub(crate) counted: &'a PendingApproval,
+    /// How many other approvals are pending.
+    pub(crate) others: usize,
+    /// Whether it receives keys.
+    pub(crate) is_focused: bool,
+    /// Whether nothing can be decided.
+    pub(crate) read_only: bool,
+}
+
+impl<'a> CardContext<'a> {
+    /// Returns the context of the card in the inline view.
+    pub(crate) fn of(model: &'a Model, card: &'a Card) -> Self {
+        Self {
+            theme: &model.theme,
+            width: model.size.0,
+            now: model.now,
+            cwd: &model.cwd,
+            counted: model.approvals.oldest().unwrap_or(&card.pending),
+            others: model.approvals.count().saturating_sub(1),
+            is_focused: model.focus == Focus::Card,
+            read_only: model.read_only,
+        }
+    }
+}
+
 /// Draws the card in at most `height` rows.
-pub(crate) fn draw(model: &Model, card: &Card, height: usize) -> CardRows {
-    let theme = &model.theme;
-    let width = model.size.0.saturating_sub(4).max(8);
-    let mut head = wrap(&Line::from(Span::styled(title(model, card), theme.attention)), width);
+pub(crate) fn draw(context: &CardContext<'_>, card: &Card, height: usize) -> CardRows {
+    let theme = context.theme;
+    let width = context.width.saturating_sub(4).max(8);
+    let mut head = wrap(&Line::from(Span::styled(title(context, card), theme.attention)), width);
     let mut details = painted::question(&card.pending.question, theme, QuestionExtent::Card);
-    let context = context_lines(&card.pending.question, &model.cwd);
-    details.extend(context.into_iter().map(|line| Line::from(Span::styled(format!("  {line}"), theme.faint))));
-    let (foot, cursor) = foot(model, card, width);
+    let place = context_lines(&card.pending.question, context.cwd);
+    details.extend(place.into_iter().map(|line| Line::from(Span::styled(format!("  {line}"), theme.faint))));
+    let (foot, cursor) = foot(context, card, width);
     let room = height.saturating_sub(head.len() + foot.len()).max(1);
     let mut hides_rows = details.iter().any(|line| line.to_string().trim_start_matches([' ', '│']).starts_with('…'));
     let (details, hidden) = fit_details(&details, width, room);
@@ -89,24 +127,21 @@ fn fit_details(details: &[Line<'_>], width: u16, room: usize) -> (Vec<Line<'stat
     (shown, hidden)
 }
 
-fn title(model: &Model, card: &Card) -> String {
+fn title(context: &CardContext<'_>, card: &Card) -> String {
     let question = &card.pending.question;
     let mut text = format!("? {}", escape_line(&question.title));
-    // The votes are counted there.
-    let pending = model.approvals.oldest().unwrap_or(&card.pending);
-    for part in pending.status(model.now) {
+    for part in context.counted.status(context.now) {
         text += &format!(" · {part}");
     }
-    let others = model.approvals.count().saturating_sub(1);
-    if others > 0 {
-        text += &format!(" · {others} more");
+    if context.others > 0 {
+        text += &format!(" · {} more", context.others);
     }
     text
 }
 
 /// Returns the rows below the details: choices, the field that is being filled in, and the keys.
-fn foot(model: &Model, card: &Card, width: u16) -> (Vec<Line<'static>>, Option<(usize, u16)>) {
-    let theme = &model.theme;
+fn foot(context: &CardContext<'_>, card: &Card, width: u16) -> (Vec<Line<'static>>, Option<(usize, u16)>) {
+    let theme = context.theme;
     let mut rows = Vec::new();
     if let Some(problem) = &card.problem {
         rows.extend(wrap(&Line::from(Span::styled(format!("! {problem}"), theme.bad)), width));
@@ -127,10 +162,9 @@ fn foot(model: &Model, card: &Card, width: u16) -> (Vec<Line<'static>>, Option<(
         }
         rows.extend(count(choices.len().saturating_sub(first + SHOWN_CHOICES), "below"));
     }
-    let is_focused = model.focus == Focus::Card;
     let (label, editor) = match &card.entry {
         Entry::Keys => {
-            rows.extend(wrap(&Line::from(Span::styled(key_words(model, card), theme.faint)), width));
+            rows.extend(wrap(&Line::from(Span::styled(key_words(context, card), theme.faint)), width));
             return (rows, None);
         }
         Entry::Reason(editor) => ("reason: ", editor),
@@ -138,9 +172,9 @@ fn foot(model: &Model, card: &Card, width: u16) -> (Vec<Line<'static>>, Option<(
         Entry::Answer(editor) => ("answer: ", editor),
     };
     let (fields, (row, column)) = entry_rows(label, editor, theme, width);
-    let cursor = is_focused.then_some((rows.len() + row, column));
+    let cursor = context.is_focused.then_some((rows.len() + row, column));
     rows.extend(fields);
-    rows.extend(wrap(&Line::from(Span::styled(entry_words(model, card), theme.faint)), width));
+    rows.extend(wrap(&Line::from(Span::styled(entry_words(context, card), theme.faint)), width));
     (rows, cursor)
 }
 
@@ -154,8 +188,8 @@ fn entry_rows(label: &str, editor: &Editor, theme: &Theme, width: u16) -> (Vec<L
     (rows.collect(), (layout.row, indent + u16::try_from(layout.column).unwrap_or_default()))
 }
 
-fn key_words(model: &Model, card: &Card) -> String {
-    if model.read_only {
+fn key_words(context: &CardContext<'_>, card: &Card) -> String {
+    if context.read_only {
         return "read-only".to_owned();
     }
     if card.is_sent {
@@ -164,10 +198,10 @@ fn key_words(model: &Model, card: &Card) -> String {
     if card.held.is_some() {
         return "…".to_owned();
     }
-    if model.focus != Focus::Card {
+    if !context.is_focused {
         return "Tab answers".to_owned();
     }
-    if !card.is_armed(model.now) {
+    if !card.is_armed(context.now) {
         return "…".to_owned();
     }
     if card.pending.form.is_some() {
@@ -181,8 +215,8 @@ fn key_words(model: &Model, card: &Card) -> String {
     format!("y once{lasting}, n deny, v view all")
 }
 
-fn entry_words(model: &Model, card: &Card) -> String {
-    if model.focus != Focus::Card {
+fn entry_words(context: &CardContext<'_>, card: &Card) -> String {
+    if !context.is_focused {
         return "Tab answers".to_owned();
     }
     match &card.entry {

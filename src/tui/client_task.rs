@@ -225,6 +225,7 @@ fn with_images<R: serde::de::DeserializeOwned>(request: Request<R>, images: &[At
     request.with("images", list)
 }
 
-fn call_error(error: &RequestError) -> CallError {
+/// Describes why a request failed.
+pub(crate) fn call_error(error: &RequestError) -> CallError {
     CallError { code: error.code().map(str::to_owned), message: error.to_string() }
 }

@@ -234,7 +234,7 @@ fn decide(model: &mut Model, decision: Decision, rule: Option<String>) -> Vec<Ef
 }
 
 /// Returns whether a decision allows something.
-const fn grants(decision: &Decision) -> bool {
+pub(crate) const fn grants(decision: &Decision) -> bool {
     match decision {
         Decision::Approve(_) | Decision::ApproveForScope(_) => true,
         // An answer is written or chosen from what is shown.

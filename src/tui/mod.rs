@@ -1,4 +1,4 @@
-//! The terminal client: an inline view of one session.
+//! The terminal client: an inline view of one session, and a full-screen dashboard of all.
 //!
 //! Finished output is written into the terminal's own scrollback; only a region at the bottom is drawn again. The state
 //! ([`model`]), its changes ([`update`]) and its rows ([`view`]) are pure; [`app`] reads keys, talks to the daemon and
@@ -10,9 +10,11 @@ mod call_log;
 mod card;
 mod card_view;
 mod client_task;
+mod clock;
 mod commands;
 mod completion;
 mod composer;
+pub(crate) mod dashboard;
 mod editor;
 mod files;
 mod key_reader;

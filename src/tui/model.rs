@@ -79,6 +79,8 @@ pub(crate) enum Effect {
 pub(crate) enum Departure {
     /// The run continues.
     Detached,
+    /// By a signal that ends the program; the run continues.
+    Signalled,
     /// With Ctrl-C twice.
     Interrupted,
 }

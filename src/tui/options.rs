@@ -63,6 +63,11 @@ pub(crate) enum Leave {
         /// Whether a run is active.
         is_running: bool,
     },
+    /// A signal ended the program.
+    Signalled {
+        /// Whether a run is active.
+        is_running: bool,
+    },
     /// The user pressed Ctrl-C twice.
     Interrupted {
         /// Whether a run is active.

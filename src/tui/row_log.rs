@@ -31,6 +31,11 @@ impl RowLog {
         &self.unwritten
     }
 
+    /// Takes the rows, for a view that keeps its own.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<Line<'static>> {
+        std::mem::take(&mut self.unwritten)
+    }
+
     /// Records that the terminal has all rows.
     pub(crate) fn mark_written(&mut self) {
         self.written.extend(self.unwritten.drain(..));

@@ -1,15 +1,19 @@
-//! Computes what is written to the alternate screen, which only the scrolled view uses.
+//! Computes what is written to the alternate screen, which the dashboard and the scrolled view use: only the rows that
+//! have changed.
+//!
+//! Pure: it returns text.
 
 use std::fmt::Write;
 
-use super::writer::{BEGIN_UPDATE, END_UPDATE, Frame, SHOW_CURSOR, WRAP_OFF, WRAP_ON, fit};
+use super::text::wrap::truncate;
+use super::writer::{BEGIN_UPDATE, END_UPDATE, Frame, SHOW_CURSOR, WRAP_OFF, WRAP_ON, encode};
 
 /// Shows the alternate screen, empty.
 pub(crate) const ENTER_SCREEN: &str = "\x1b[?1049h\x1b[H\x1b[2J";
 /// Shows the normal screen with its cursor. A terminal that has one screen alone is left empty.
 pub(crate) const LEAVE_SCREEN: &str = "\x1b[H\x1b[2J\x1b[?1049l";
 
-/// Remembers the rows that are on the screen.
+/// Remembers the screen.
 #[derive(Debug, Default)]
 pub(crate) struct ScreenWriter {
     rows: Vec<String>,
@@ -18,30 +22,40 @@ pub(crate) struct ScreenWriter {
 }
 
 impl ScreenWriter {
-    /// Returns the text that shows a frame of the whole screen; empty if nothing changes.
-    pub(crate) fn draw(&mut self, frame: &Frame, size: (u16, u16)) -> String {
-        let (rows, cursor) = fit(frame, size.0, size.1);
-        let rows: Vec<String> = rows.into_iter().map(|row| row.encoded).collect();
-        if rows == self.rows && cursor == self.cursor && size == self.size {
+    /// Returns the text that shows the frame; empty if nothing changes.
+    pub(crate) fn draw(&mut self, frame: &Frame, (width, height): (u16, u16)) -> String {
+        if self.size != (width, height) {
+            self.forget();
+        }
+        let mut out = String::new();
+        let mut rows = Vec::with_capacity(usize::from(height));
+        for at in 0..usize::from(height) {
+            let mut encoded = String::new();
+            if let Some(row) = frame.rows.get(at) {
+                encode(&truncate(row, width), &mut encoded);
+            }
+            if self.rows.get(at) != Some(&encoded) {
+                // Erased first: behind the last column there is no place for the cursor.
+                let _ = write!(out, "\x1b[{};1H\x1b[2K{encoded}", at + 1);
+            }
+            rows.push(encoded);
+        }
+        let is_same = out.is_empty() && frame.cursor == self.cursor;
+        *self = Self { rows, cursor: frame.cursor, size: (width, height) };
+        if is_same {
             return String::new();
         }
-        let mut out = format!("{BEGIN_UPDATE}{WRAP_OFF}");
-        let is_resized = size != self.size;
-        if is_resized {
-            out.push_str("\x1b[H\x1b[2J");
+        let mut text = format!("{BEGIN_UPDATE}{WRAP_OFF}{out}{WRAP_ON}");
+        if let Some((row, column)) = frame.cursor {
+            let _ = write!(text, "\x1b[{};{}H{SHOW_CURSOR}", row + 1, column + 1);
         }
-        for (at, row) in rows.iter().enumerate() {
-            if is_resized || self.rows.get(at) != Some(row) {
-                let _ = write!(out, "\x1b[{};1H{row}\x1b[K", at + 1);
-            }
-        }
-        out.push_str(WRAP_ON);
-        if let Some((row, column)) = cursor {
-            let _ = write!(out, "\x1b[{};{}H{SHOW_CURSOR}", row + 1, column + 1);
-        }
-        out.push_str(END_UPDATE);
-        *self = Self { rows, cursor, size };
-        out
+        text.push_str(END_UPDATE);
+        text
+    }
+
+    /// Forgets the screen, because something else was written to the terminal.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -51,22 +65,19 @@ mod tests {
 
     use super::*;
 
+    fn frame(rows: &[&str], cursor: Option<(usize, u16)>) -> Frame {
+        Frame { rows: rows.iter().map(|row| Line::from((*row).to_owned())).collect(), cursor, is_typing: true }
+    }
+
     #[test]
-    fn only_rows_that_differ_are_written_and_all_of_them_after_a_new_size() {
-        let frame = |rows: &[&str]| Frame {
-            rows: rows.iter().map(|row| Line::from((*row).to_owned())).collect(),
-            cursor: None,
-            is_typing: true,
-        };
+    fn only_changed_rows_are_written_and_an_unchanged_screen_writes_nothing() {
         let mut writer = ScreenWriter::default();
-        let text = writer.draw(&frame(&["a", "b"]), (20, 2));
-        assert!(text.contains("\x1b[1;1Ha\x1b[K\x1b[2;1Hb\x1b[K"), "{text:?}");
-        assert_eq!(writer.draw(&frame(&["a", "b"]), (20, 2)), "");
-        let text = writer.draw(&frame(&["a", "c"]), (20, 2));
-        assert!(text.contains("\x1b[2;1Hc\x1b[K") && !text.contains("\x1b[1;1H"), "{text:?}");
-        let text = writer.draw(&frame(&["a", "c"]), (30, 2));
-        assert!(text.contains("\x1b[1;1Ha\x1b[K\x1b[2;1Hc\x1b[K"), "{text:?}");
-        let typed = Frame { cursor: Some((1, 3)), ..frame(&["a", "/xy"]) };
-        assert!(writer.draw(&typed, (30, 2)).ends_with("\x1b[2;4H\x1b[?25h\x1b[?2026l"));
+        let first = writer.draw(&frame(&["a", "b"], None), (10, 3));
+        assert!(first.contains("\x1b[1;1H\x1b[2Ka\x1b[2;1H\x1b[2Kb\x1b[3;1H\x1b[2K"), "{first:?}");
+        assert_eq!(writer.draw(&frame(&["a", "b"], None), (10, 3)), "");
+        let next = writer.draw(&frame(&["a", "c"], Some((1, 2))), (10, 3));
+        assert!(next.contains("\x1b[?7l\x1b[2;1H\x1b[2Kc\x1b[?7h\x1b[2;3H\x1b[?25h"), "{next:?}");
+        // A terminal of another size has moved what it shows.
+        assert!(writer.draw(&frame(&["a", "c"], Some((1, 2))), (11, 3)).contains("2Ka\x1b"));
     }
 }

@@ -12,7 +12,7 @@ use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use super::screen_writer::LEAVE_SCREEN;
+use super::screen_writer::{ENTER_SCREEN, LEAVE_SCREEN};
 use super::signals::{is_capable, is_foreground};
 
 /// Whether the modes of the terminal are set.
@@ -25,6 +25,15 @@ static HOOK: Once = Once::new();
 const ENTER: &str = "\x1b[?2004h\x1b[?1004h";
 /// Ends a synchronized update, the style and these modes; wraps lines and shows the cursor.
 const LEAVE: &str = "\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[?25h";
+
+/// Which screen of the terminal is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Screen {
+    /// The ordinary one, with its scrollback.
+    Ordinary,
+    /// The alternate one.
+    Full,
+}
 
 /// Returns whether the view can be used: standard input and output are a terminal that can move its cursor, and this
 /// process is in its foreground.
@@ -39,11 +48,12 @@ pub(crate) struct TerminalGuard {
     written: UnboundedReceiver<io::Result<()>>,
     /// How many texts are not written yet.
     waiting: usize,
+    screen: Screen,
 }
 
 impl TerminalGuard {
     /// Sets the modes. A panic restores the terminal before its message is printed.
-    pub(crate) fn enter() -> io::Result<Self> {
+    pub(crate) fn enter(screen: Screen) -> io::Result<Self> {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
@@ -51,11 +61,11 @@ impl TerminalGuard {
                 before(panic);
             }));
         });
-        set_modes()?;
+        set_modes(screen)?;
         let (texts, received) = channel();
         let (sender, written) = unbounded_channel();
         std::thread::spawn(move || write_texts(&received, &sender));
-        Ok(Self { texts, written, waiting: 0 })
+        Ok(Self { texts, written, waiting: 0, screen })
     }
 
     /// Writes to the terminal, in the background.
@@ -98,7 +108,7 @@ impl TerminalGuard {
     pub(crate) fn suspend(&self) -> io::Result<()> {
         restore(self.output());
         super::signals::stop_process()?;
-        set_modes()
+        set_modes(self.screen)
     }
 
     const fn output(&self) -> Output {
@@ -130,10 +140,14 @@ fn write_texts(texts: &Receiver<String>, written: &UnboundedSender<io::Result<()
     }
 }
 
-fn set_modes() -> io::Result<()> {
+fn set_modes(screen: Screen) -> io::Result<()> {
     enable_raw_mode()?;
     ACTIVE.store(true, Ordering::SeqCst);
     let mut out = io::stdout().lock();
+    if screen == Screen::Full {
+        ALTERNATE.store(true, Ordering::SeqCst);
+        out.write_all(ENTER_SCREEN.as_bytes())?;
+    }
     out.write_all(ENTER.as_bytes())?;
     out.flush()
 }
@@ -177,7 +191,7 @@ mod tests {
     #[test]
     fn a_panic_restores_the_terminal_before_its_message_is_printed() {
         if std::env::var_os(PANICS).is_some() {
-            let mut guard = TerminalGuard::enter().unwrap();
+            let mut guard = TerminalGuard::enter(Screen::Full).unwrap();
             guard.write("drawn".to_owned());
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(guard.drain(Duration::from_secs(30))).unwrap();
@@ -187,8 +201,8 @@ mod tests {
         let name = std::thread::current().name().unwrap().to_owned();
         command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env(PANICS, "1");
         let mut program = Pty::start(command, (80, 24));
-        program.wait_for(&format!("{ENTER}drawn"));
-        program.wait_for(LEAVE);
+        program.wait_for(&format!("{ENTER_SCREEN}{ENTER}drawn"));
+        program.wait_for(&format!("{LEAVE_SCREEN}{LEAVE}"));
         program.wait_for("a defect");
         program.wait_for_end();
         assert_eq!(program.modes(), program.initial_modes);

@@ -48,7 +48,7 @@ pub(crate) fn update(model: &mut Model, input: Input, now: Millis) -> Vec<Effect
             keys::refresh_completion(model)
         }
         Input::Interrupt => keys::interrupt(model),
-        Input::Detach => vec![Effect::Leave(Departure::Detached)],
+        Input::Detach => vec![Effect::Leave(Departure::Signalled)],
         Input::Suspend => vec![Effect::Suspend],
         Input::Tick => tick(model),
     };

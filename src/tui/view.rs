@@ -3,7 +3,7 @@
 use ratatui::text::{Line, Span};
 
 use super::card::Card;
-use super::card_view;
+use super::card_view::{self, CardContext};
 use super::client_task::Call;
 use super::commands::KEYS;
 use super::completion::SHOWN;
@@ -36,7 +36,8 @@ pub(crate) fn draw(model: &Model) -> Frame {
     let mut cursor = None;
     let mut below = rows_below_card(model);
     if let Some(card) = &model.card {
-        let drawn = card_view::draw(model, card, card_height(model, bottom.len() + middle.len(), &mut below));
+        let height = card_height(model, bottom.len() + middle.len(), &mut below);
+        let drawn = card_view::draw(&CardContext::of(model, card), card, height);
         cursor = drawn.cursor.map(|(row, column)| (middle.len() + row, column));
         middle.extend(drawn.rows);
     }
@@ -63,7 +64,8 @@ pub(crate) fn draw(model: &Model) -> Frame {
 /// Returns whether the card leaves out a part of what it asks for.
 pub(crate) fn hides_rows_of(model: &Model, card: &Card) -> bool {
     let others = composer_rows(model).0.len() + 1 + usize::from(activity_row(model).is_some());
-    card_view::draw(model, card, card_height(model, others, &mut rows_below_card(model))).hides_rows
+    let height = card_height(model, others, &mut rows_below_card(model));
+    card_view::draw(&CardContext::of(model, card), card, height).hides_rows
 }
 
 /// Returns how many rows the card may take beside `others`; in a small terminal rows below it are left out.
@@ -194,7 +196,7 @@ fn key_rows(model: &Model) -> Vec<Line<'static>> {
 }
 
 /// Returns the running calls: a row each, and the end of their output.
-fn call_rows(model: &Model) -> Vec<Line<'static>> {
+pub(crate) fn call_rows(model: &Model) -> Vec<Line<'static>> {
     let theme = &model.theme;
     let mut rows = Vec::new();
     let width = model.size.0.saturating_sub(1);

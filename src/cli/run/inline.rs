@@ -42,7 +42,7 @@ pub(super) async fn follow(
     let outcome = match left {
         Err(error) => Err(error.into()),
         Ok(Leave::Interrupted { .. }) => Ok(Exit::CANCELLED),
-        Ok(Leave::Detached { .. }) => {
+        Ok(Leave::Detached { .. } | Leave::Signalled { .. }) => {
             context.console.note(&hint);
             Ok(Exit::SUCCESS)
         }

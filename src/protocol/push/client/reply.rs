@@ -106,10 +106,16 @@ replies! {
         repo: RepositoryInfo,
         /// The working directory of its tools.
         cwd: String,
+        /// The provider.
+        provider: String,
+        /// The model of the provider.
+        model: Option<String>,
         /// Its display name.
         name: Option<String>,
         /// The end of the last user message.
         last_user_message: Option<String>,
+        /// The oldest pending approval.
+        pending_approval_id: Option<String>,
     }
 
     /// The description of a repository, as the client that opened the session gave it.

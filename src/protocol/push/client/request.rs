@@ -152,6 +152,11 @@ impl Request {
         Request::of("attach_session", session, RetrySafety::Safe).with("lastSeenSeq", seen)
     }
 
+    /// Ends the subscription to a session.
+    pub fn detach_session(session: &str) -> Self {
+        Self::of("detach_session", session, RetrySafety::Safe)
+    }
+
     /// Subscribes to a session after `seen`; a snapshot follows the missed events.
     pub fn resume_session(session: &str, seen: u64) -> Request<AttachReply> {
         Request::of("resume_session", session, RetrySafety::Safe).with("lastSeenSeq", seen)
