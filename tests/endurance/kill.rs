@@ -47,7 +47,7 @@ fn a_killed_daemon_loses_nothing_and_does_nothing_twice() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let long = std::env::var("PUSH_LONG").is_ok_and(|value| value == "1");
     let kills = number("PUSH_KILLS").unwrap_or(if long { 10_000 } else { 200 });
-    let seed = number("PUSH_KILL_SEED").unwrap_or_else(fresh_seed);
+    let seed = number("PUSH_KILL_SEED").unwrap_or(1);
     println!("{kills} kills, PUSH_KILL_SEED={seed}");
     let began = Instant::now();
     let mut left = kills;
@@ -87,11 +87,6 @@ fn a_step_whose_run_is_cancelled_before_it_starts_is_not_started() {
     // The first cancel may arrive while the holder of all supervisors starts.
     let children = harness.pid().map(|pid| leftover::wait_for_no_child(pid, TIMEOUT / 4)).unwrap_or_default();
     assert!(children.is_empty(), "the daemon has children after all runs: {children:?}");
-}
-
-fn fresh_seed() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or_default())
 }
 
 /// One home of a daemon, from its first start to its verification.
