@@ -79,7 +79,8 @@ fn ten_thousand_dropped_connections_leave_nothing_behind() {
         }
     }
     wait_for("all connections to be gone", || connections(&mut client) == 1);
-    wait_for("all descriptors to be closed", || descriptors(&daemon) == before);
+    // A thread that reads from the disk may have had a file open at first.
+    wait_for("all descriptors to be closed", || descriptors(&daemon) <= before);
     client.get("detach_session", json!({"sessionId": session}));
     wait_for("the session to be parked", || metric(&mut client, "residentSessions") == 0);
     assert_eq!(client.run(&session, "$ true\n")["outcome"], "success");

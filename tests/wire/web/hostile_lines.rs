@@ -118,10 +118,13 @@ impl Connection {
         loop {
             let line = match self {
                 Self::Local(client) => client.next(),
-                Self::Web(socket) => match socket.0.read().unwrap() {
-                    Message::Close(reason) => return Received::Close(reason.unwrap().code.into()),
-                    message => serde_json::from_str(message.to_text().unwrap()).unwrap(),
-                },
+                Self::Web(socket) => {
+                    let message = socket.0.read().unwrap();
+                    if let Message::Close(reason) = &message {
+                        return Received::Close(reason.as_ref().unwrap().code.into());
+                    }
+                    serde_json::from_str(message.to_text().unwrap()).unwrap()
+                }
                 Self::Bridge { output, .. } => {
                     let mut line = String::new();
                     output.read_line(&mut line).unwrap();
