@@ -131,6 +131,13 @@ pub(crate) fn peak(pid: u32) -> f64 {
     figure(&proc(pid, "status"), "VmHWM:") * 1024.0
 }
 
+/// The peak resident memory of a process, in bytes; `None` if it has ended.
+pub(crate) fn try_peak(pid: u32) -> Option<f64> {
+    let status = fs::read_to_string(proc(pid, "status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<f64>().ok()? * 1024.0)
+}
+
 /// The number of voluntary context switches of all threads of a process.
 pub(crate) fn wake_ups(pid: u32) -> f64 {
     let threads = fs::read_dir(proc(pid, "task")).expect("its threads");

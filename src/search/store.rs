@@ -141,7 +141,9 @@ impl Store {
         connection.pragma_update(None, "secure_delete", "ON")?;
         connection.pragma_update(None, "cache_size", -2048)?;
         connection.pragma_update(None, "temp_store", "MEMORY")?;
-        connection.pragma_update(None, "journal_size_limit", 4 * 1024 * 1024)?;
+        // The log counts as part of the index: it is emptied into the database at every mebibyte.
+        connection.pragma_update(None, "wal_autocheckpoint", LOG_BYTES / 4096)?;
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
         if version == 0 {
             connection.execute_batch(&format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
         }
@@ -464,6 +466,8 @@ fn unsigned(number: i64) -> u64 {
 const VERSION: i64 = 1;
 /// The size of the texts at which a shard is full.
 const SHARD_BYTES: i64 = 16 * 1024 * 1024;
+/// The length of the log at which it is emptied.
+const LOG_BYTES: i64 = 1024 * 1024;
 /// The columns of the figures, in the order of [`Figures::values`].
 const FIGURE_COLUMNS: &str = "succeeded, failed, cancelled, denied, turns, input, output, cost, unpriced, calls, \
                               call_failures, asked, approved, refused";
