@@ -7,6 +7,9 @@ use ratatui::text::Line;
 /// How many rows that the terminal has are kept for the scrolled view.
 const KEPT_ROWS: usize = 10_000;
 
+/// With more rows that the terminal does not have, no more are added before it has some.
+const UNWRITTEN_ROWS: usize = 5000;
+
 /// The finished rows. A row keeps its number, although the oldest ones are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct RowLog {
@@ -29,6 +32,11 @@ impl RowLog {
     /// Returns the rows that the terminal does not have.
     pub(crate) fn unwritten(&self) -> &[Line<'static>] {
         &self.unwritten
+    }
+
+    /// Returns whether many rows wait for the terminal.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.unwritten.len() > UNWRITTEN_ROWS
     }
 
     /// Records that the terminal has all rows.
