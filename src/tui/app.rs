@@ -199,7 +199,6 @@ impl App {
         if !self.model.read_only {
             effects.push(self.model.call(Call::ListQueue, None));
         }
-        effects.push(self.model.call(Call::ListApprovals, None));
         if let Some(text) = self.first_message.take() {
             let id = (self.model.new_id)();
             effects.push(self.model.call(Call::Queue { id, text: text.clone() }, Some(text)));
@@ -240,6 +239,7 @@ impl App {
                         return Ok(Some(Leave::Finished));
                     }
                 }
+                Report::Approvals(approvals) => effects.extend(self.apply(Input::Approvals(approvals))),
                 Report::Reply { number, reply } => effects.extend(self.apply(Input::Reply { number, reply })),
                 Report::Lost(error) => return Err(error.into()),
             }
