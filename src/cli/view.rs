@@ -328,14 +328,12 @@ impl View {
         let (prompt, words) = invocation(call);
         let title = format!("{prompt}{}", sanitize_line(&words));
         call.call.as_str().clone_into(&mut self.heading);
-        self.calls.insert(self.heading.clone(), Call { title, ..Call::default() });
-        if call.tool == RAISE_BUDGET {
-            // The approval has all details.
-            return self.end_line();
-        }
-        if let Some(plan) = plan::of_call(call) {
-            // The result prints it. A call that fails has its title there.
-            self.calls.entry(std::mem::take(&mut self.heading)).or_default().plan = Some(plan);
+        let plan = plan::of_call(call);
+        let is_shown_later = call.tool == RAISE_BUDGET || plan.is_some();
+        self.calls.insert(self.heading.clone(), Call { title, plan, ..Call::default() });
+        if is_shown_later {
+            // The approval has all details of a budget, and the result has the plan, or the title of a call that fails.
+            self.heading.clear();
             return self.end_line();
         }
         let check = match call.purpose {
@@ -400,10 +398,7 @@ impl View {
             text += &render_result_diff(diff, RESULT_LINES, self.palette);
         }
         let (style, words) = tool_outcome(result);
-        text += "  ";
-        text += &self.palette.paint(style, &words);
-        text.push('\n');
-        text
+        text + &format!("  {}\n", self.palette.paint(style, &words))
     }
 
     fn result_text(&self, result: &CallResult) -> String {

@@ -16,8 +16,8 @@ use super::subscriptions::{Access, Subscriptions};
 use crate::backoff::random_fraction;
 use crate::config::limits::LINE_BYTES;
 use crate::protocol::push::client::{
-    AttachReply, Environment, Event, EventContent, HelloReply, Incoming, Replay, Request, RequestBody, ResponseError,
-    RetrySafety,
+    ApprovalsReply, AttachReply, Environment, Event, EventContent, HelloReply, Incoming, Replay, Request, RequestBody,
+    ResponseError, RetrySafety,
 };
 
 /// Configuration of a client.
@@ -60,6 +60,15 @@ pub enum Notice {
     DaemonStopped,
     /// The client has reconnected and continues after the last event.
     Reconnected,
+}
+
+/// What a client receives without asking each time.
+#[derive(Debug)]
+pub enum Update {
+    /// An event of a session.
+    Event(Box<Event>),
+    /// The pending approvals of all sessions have changed.
+    Approvals(ApprovalsReply),
 }
 
 /// Why a request failed.
@@ -266,20 +275,51 @@ impl Client {
         self.subscriptions.track(session, seen, Access::Full);
     }
 
+    /// Requests the pending approvals of all sessions, which [`next_update`](Self::next_update) returns as soon as their
+    /// revision is not `known`; at once for 0, and after a reconnect.
+    pub async fn watch_approvals(&mut self, known: u64) -> Result<(), RequestError> {
+        self.subscriptions.watch_approvals(String::new());
+        let mut link = self.take_link().await?;
+        match link.send(Request::await_approvals(known).body()).await {
+            Ok(id) => {
+                self.subscriptions.watch_approvals(id);
+                self.restore_link(link);
+            }
+            // The next connection sends it again.
+            Err(_) => self.drop_link(),
+        }
+        Ok(())
+    }
+
     /// Returns the next event and reconnects as often as necessary. Cancel-safe.
     pub async fn next(&mut self) -> Result<Event, RequestError> {
         loop {
+            if let Update::Event(event) = self.next_update().await? {
+                return Ok(*event);
+            }
+        }
+    }
+
+    /// Returns the next event, or pending approvals that are watched. Cancel-safe.
+    pub async fn next_update(&mut self) -> Result<Update, RequestError> {
+        loop {
             if let Some(event) = self.subscriptions.pop() {
                 let is_deleted = event.content == EventContent::Deleted;
-                return if is_deleted { Err(self.session_deleted(&event)) } else { Ok(event) };
+                let event = Box::new(event);
+                return if is_deleted { Err(self.session_deleted(&event)) } else { Ok(Update::Event(event)) };
+            }
+            if let Some(payload) = self.subscriptions.take_approvals() {
+                return Ok(Update::Approvals(decode_reply(Request::await_approvals(0).body(), &payload)?));
             }
             self.ensure_link().await?;
             let Some(link) = &mut self.link else { continue };
             match link.read().await {
                 Ok(incoming) => {
                     self.reset_backoff();
-                    if let Incoming::Event(event) = incoming {
-                        self.subscriptions.accept(*event);
+                    match incoming {
+                        Incoming::Event(event) => self.subscriptions.accept(*event),
+                        Incoming::Response(response) => self.subscriptions.accept_response(response),
+                        Incoming::Unknown => {}
                     }
                 }
                 Err(_) => self.drop_link(),
@@ -420,6 +460,10 @@ impl Client {
             let payload = link.exchange(request.body(), &mut self.subscriptions).await?.map_err(RequestError::from)?;
             let reply: AttachReply = decode_reply(request.body(), &payload)?;
             self.subscriptions.rewind(&session, position.seen, position.access, &reply.replay);
+        }
+        if self.subscriptions.watches_approvals() {
+            let id = link.send(Request::await_approvals(0).body()).await?;
+            self.subscriptions.watch_approvals(id);
         }
         Ok(link)
     }

@@ -83,21 +83,28 @@ impl Link {
         request: &RequestBody,
         watch: &mut Subscriptions,
     ) -> Result<Result<String, ResponseError>, LinkError> {
-        let id = format!("req_{}", Ulid::generate());
-        let mut line = request.line(&id);
-        line.push('\n');
-        self.writer.write_all(line.as_bytes()).await?;
-        self.writer.flush().await?;
+        let id = self.send(request).await?;
         loop {
             match self.read().await? {
                 Incoming::Response(response) if response.request_id == id => return Ok(response.outcome),
-                // Only one request is in flight, so an error reply with another id answers a line whose id the daemon
+                Incoming::Response(response) if watch.expects(&response) => watch.accept_response(response),
+                // No other request is in flight, so an error reply with another id answers a line whose id the daemon
                 // could not parse.
                 Incoming::Response(response) if response.outcome.is_err() => return Ok(response.outcome),
                 Incoming::Event(event) => watch.accept(*event),
                 Incoming::Response(_) | Incoming::Unknown => {}
             }
         }
+    }
+
+    /// Sends a request without waiting for its reply, and returns its id.
+    pub(super) async fn send(&mut self, request: &RequestBody) -> Result<String, LinkError> {
+        let id = format!("req_{}", Ulid::generate());
+        let mut line = request.line(&id);
+        line.push('\n');
+        self.writer.write_all(line.as_bytes()).await?;
+        self.writer.flush().await?;
+        Ok(id)
     }
 
     /// Converts the connection into a bridge for another protocol.

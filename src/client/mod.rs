@@ -37,7 +37,7 @@ pub use crate::protocol::push::client::{
 };
 pub use crate::transport::local::Address;
 pub use bridge::{Bridge, BridgeOutcome};
-pub use connection::{Client, ClientConfig, Notice, RequestError};
+pub use connection::{Client, ClientConfig, Notice, RequestError, Update};
 pub use endpoint::{Endpoint, LocalEndpoint};
 pub use environment::collect as collect_environment;
 pub use os::{kill_process, process_is_alive};

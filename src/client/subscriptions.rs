@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::protocol::push::client::{Event, Replay};
+use crate::protocol::push::client::{Event, Replay, Response};
 
 /// What an attached client may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,16 @@ pub(super) struct Position {
 pub(super) struct Subscriptions {
     sessions: BTreeMap<String, Position>,
     queued: VecDeque<Event>,
+    /// The request for pending approvals, while they are watched.
+    approvals: Option<ApprovalsWatch>,
+}
+
+/// The request for pending approvals, whose reply waits for a change.
+#[derive(Debug, Default)]
+struct ApprovalsWatch {
+    request_id: String,
+    /// The reply that was not taken.
+    reply: Option<String>,
 }
 
 impl Subscriptions {
@@ -64,6 +74,33 @@ impl Subscriptions {
     pub(super) fn unsubscribe(&mut self, session: &str) {
         self.sessions.remove(session);
         self.queued.retain(|event| event.session != session);
+    }
+
+    /// Remembers the request whose reply has the pending approvals; an empty id if it could not be sent.
+    pub(super) fn watch_approvals(&mut self, request_id: String) {
+        self.approvals.get_or_insert_default().request_id = request_id;
+    }
+
+    /// Returns whether pending approvals are watched.
+    pub(super) const fn watches_approvals(&self) -> bool {
+        self.approvals.is_some()
+    }
+
+    /// Returns whether a response is that to the request for pending approvals.
+    pub(super) fn expects(&self, response: &Response) -> bool {
+        self.approvals.as_ref().is_some_and(|watch| watch.request_id == response.request_id)
+    }
+
+    /// Keeps the reply with the pending approvals. A refusal is dropped: the daemon closes.
+    pub(super) fn accept_response(&mut self, response: Response) {
+        if let Some(watch) = self.approvals.as_mut().filter(|watch| watch.request_id == response.request_id) {
+            watch.reply = response.outcome.ok();
+        }
+    }
+
+    /// Takes the reply with the pending approvals.
+    pub(super) fn take_approvals(&mut self) -> Option<String> {
+        self.approvals.as_mut()?.reply.take()
     }
 
     /// Returns the oldest queued event.

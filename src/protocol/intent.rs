@@ -64,6 +64,8 @@ pub enum Intent {
     ListApprovals {
         /// Only of this session.
         session: Option<SessionId>,
+        /// The revision of the list that the client knows: the reply waits for another one.
+        known: Option<u64>,
     },
     /// Search the text of all sessions.
     Search(Box<Search>),

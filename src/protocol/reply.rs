@@ -99,7 +99,12 @@ pub enum Reply {
         next_cursor: Option<String>,
     },
     /// The pending approvals.
-    Approvals(Vec<PendingApproval>),
+    Approvals {
+        /// The approvals.
+        pending: Vec<PendingApproval>,
+        /// The revision of the list, for a client that waits for the next one.
+        revision: Option<u64>,
+    },
     /// What a search has found.
     SearchResults(SearchResults),
     /// The figures of sessions.

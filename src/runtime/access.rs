@@ -49,7 +49,7 @@ impl SessionAccess {
         if !self.identity.rights().contains(right) {
             return Err(not_permitted(right));
         }
-        if let Intent::ListApprovals { session: Some(session) } = intent { self.check(session) } else { Ok(()) }
+        if let Intent::ListApprovals { session: Some(session), .. } = intent { self.check(session) } else { Ok(()) }
     }
 
     /// Refuses a session that the connection may not use.

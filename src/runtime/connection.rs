@@ -92,6 +92,7 @@ pub(super) async fn drive(
     let over = tokio::select! {
         switch = read_requests(&endpoint, &mut reader, &handler, &permits) => {
             // The peer sends no more requests in this protocol; the pending ones are still answered.
+            handler.end_waits();
             let answered = async {
                 permits.wait_until_answered().await;
                 handler.wait_for_commands().await;
@@ -112,6 +113,7 @@ pub(super) async fn drive(
         }
         never = tick(server, &*endpoint.protocol, &outbox) => match never {},
     };
+    handler.end_waits();
     let written = match over {
         ConnectionEnd::Answered(switch) => {
             let patience = switch.as_ref().map_or(CLOSE_TIMEOUT, |switch| {

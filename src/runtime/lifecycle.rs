@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tracing::{debug, error, info, warn};
 
 use super::clock::Clock;
@@ -152,6 +152,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         disconnecting: Latch::new(),
         phase_changed: Notify::new(),
         notices: NoticeQueue::default(),
+        approvals_revision: watch::Sender::new(clock.now().0),
         run_ends: RunEndChannel::new(),
         deleted: broadcast::Sender::new(BROADCAST_CAPACITY),
         session_changes: broadcast::Sender::new(BROADCAST_CAPACITY),

@@ -12,6 +12,7 @@ use super::grants::GrantsError;
 use super::lane::{LaneHandle, LaneRequest, ReplyGuard};
 use super::outbox::Outbox;
 use super::server::Server;
+use super::services::Latch;
 use crate::journal::{ListQuery, Meta, ReadError};
 use crate::kernel::command::{Answer, Caller, Command, Phase};
 use crate::kernel::id::{Json, SessionId};
@@ -79,7 +80,7 @@ pub(super) async fn approvals(
     outbox: &Arc<Outbox>,
     session: Option<SessionId>,
     is_visible: impl Fn(&SessionId) -> bool,
-) -> Result<Reply, ErrorBody> {
+) -> Result<Vec<PendingApproval>, ErrorBody> {
     let lanes = match session {
         Some(session) => vec![server.lane(&session).await?],
         None => {
@@ -97,7 +98,20 @@ pub(super) async fn approvals(
         }
     }
     pending.sort_by_key(|pending| pending.question.expires);
-    Ok(Reply::Approvals(pending))
+    Ok(pending)
+}
+
+/// Waits until the list of pending approvals has another revision than `known`, and returns that; `None` if the requests
+/// of the connection or the daemon end before.
+pub(super) async fn changed_approvals(server: &Server, input_ended: &Latch, known: u64) -> Option<u64> {
+    let services = server.hub().services();
+    let mut revision = services.approvals_revision.subscribe();
+    tokio::select! {
+        biased;
+        () = input_ended.wait() => None,
+        () = services.closing.wait() => None,
+        changed = revision.wait_for(|revision| *revision != known) => changed.ok().map(|revision| *revision),
+    }
 }
 
 /// Waits until the recovery of runs that were unfinished at the last shutdown is committed.

@@ -182,6 +182,12 @@ pub(super) fn too_many_requests(limit: usize) -> ErrorBody {
 impl RequestHandler {
     /// Handles a request in its order. The reader waits only for requests that are handled inline.
     pub(super) async fn dispatch(self: &Arc<Self>, request: Request, permit: RequestPermit) {
+        if matches!(request.intent, Intent::ListApprovals { known: Some(_), .. }) {
+            // It waits for a change, and no other request waits for it.
+            let (handler, pending) = (Arc::clone(self), PendingRequest { request, permit, command: None });
+            tokio::spawn(async move { handler.handle(pending).await });
+            return;
+        }
         let queue = request.intent.action().policy().queue;
         let is_change = matches!(queue, Queue::Change | Queue::LongChange);
         let command = is_change.then(|| self.request_order().track_command());

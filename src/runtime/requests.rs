@@ -14,6 +14,7 @@ use super::queries;
 use super::request_order::{CommandGuard, PendingRequest, RequestOrder, too_many_requests};
 use super::searches;
 use super::server::{Server, lane_error, stopping_error};
+use super::services::Latch;
 use super::session_commands::{ReplyContext, normalize_rules, to_command, to_reply};
 use super::session_files;
 use super::subscriptions::Subscriptions;
@@ -47,6 +48,8 @@ pub(super) struct RequestHandler {
     subscriptions: Arc<Mutex<Subscriptions>>,
     /// The queues of requests that are not handled yet.
     request_order: Arc<RequestOrder>,
+    /// Set when the peer sends no more requests: those that wait for a change are answered.
+    input_ended: Latch,
 }
 
 /// The obligation to answer a request: if it is dropped unanswered it answers `Interrupted`.
@@ -96,7 +99,8 @@ impl RequestHandler {
         let access = Arc::new(SessionAccess::new(peer.identity().clone(), outbox.id(), source, needs_token));
         let request_order = Arc::new(RequestOrder::new(server.hub().services().limits.pending_requests));
         let subscriptions = Arc::default();
-        Self { server, protocol, commands, peer, outbox, access, subscriptions, request_order }
+        let input_ended = Latch::new();
+        Self { server, protocol, commands, peer, outbox, access, subscriptions, request_order, input_ended }
     }
 
     pub(super) const fn server(&self) -> &Arc<Server> {
@@ -110,6 +114,11 @@ impl RequestHandler {
     /// Returns whether the connection is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.outbox.is_closed()
+    }
+
+    /// Ends requests that wait for a change, because the peer sends no more requests.
+    pub(super) fn end_waits(&self) {
+        self.input_ended.set();
     }
 
     /// Submits a command to the command log.
@@ -203,9 +212,17 @@ impl RequestHandler {
                 let listed = queries::sessions(&self.server, caller, &self.outbox, query, is_visible).await;
                 response.send_result(listed);
             }
-            Intent::ListApprovals { session } => {
+            Intent::ListApprovals { session, known } => {
+                let revision = match known {
+                    // Dropping the guard answers the request.
+                    Some(known) => match queries::changed_approvals(&self.server, &self.input_ended, known).await {
+                        None => return,
+                        changed @ Some(_) => changed,
+                    },
+                    None => None,
+                };
                 let listed = queries::approvals(&self.server, caller, &self.outbox, session, is_visible).await;
-                response.send_result(listed);
+                response.send_result(listed.map(|pending| Reply::Approvals { pending, revision }));
             }
             Intent::Search(search) => {
                 response.send_result(searches::search(&self.server, *search, is_visible).await);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 
 use super::clock::Clock;
 use super::confinement::Sandboxes;
@@ -64,6 +64,9 @@ pub struct Services {
     pub phase_changed: Notify,
     /// Receives what the user is notified of.
     pub notices: NoticeQueue,
+    /// Counts the changes of the pending approvals. It starts with a time, so that no client knows it from an earlier
+    /// daemon.
+    pub approvals_revision: watch::Sender<u64>,
     /// Receives the end of every run.
     pub run_ends: RunEndChannel,
     /// Receives the id of every session before it is deleted.

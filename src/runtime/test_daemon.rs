@@ -241,6 +241,7 @@ impl TestDaemon {
             disconnecting: Latch::new(),
             phase_changed: Notify::new(),
             notices: NoticeQueue::default(),
+            approvals_revision: tokio::sync::watch::Sender::new(1),
             run_ends: RunEndChannel::new(),
             deleted: tokio::sync::broadcast::Sender::new(BROADCAST_CAPACITY),
             session_changes: tokio::sync::broadcast::Sender::new(BROADCAST_CAPACITY),

@@ -17,14 +17,14 @@ use super::files;
 use super::key_reader::KEYS;
 use super::model::{Departure, Effect, Input, Model, Setup};
 use super::options::{Leave, Options, StartPosition, TuiError};
-use super::screen_writer::{ENTER_SCREEN, LEAVE_SCREEN, ScreenWriter};
+use super::screen_writer::Screens;
 use super::scrolled;
 use super::signals::{Signal, Signals};
 use super::terminal::{Screen, TerminalGuard, notification};
 use super::text::wrap::truncate;
 use super::update::{next_tick, update};
 use super::view;
-use super::writer::{Frame, InlineWriter};
+use super::writer::Frame;
 use crate::client::{Access, Client, Event, Notice, Request, RequestError, SessionSnapshot};
 use crate::display::approval::PendingApproval;
 use crate::display::sanitize::sanitize;
@@ -45,8 +45,6 @@ const RESIZE_WIDTH: u16 = 40;
 const HISTORY_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the last drawing may take.
 const LAST_DRAWING: Duration = Duration::from_secs(1);
-/// With how many lines that are not written yet no more events are read.
-const UNWRITTEN_LINES: usize = 5000;
 /// How many reports are applied between two drawings.
 const REPORTS: usize = 512;
 
@@ -80,9 +78,7 @@ async fn attach(client: &mut Client, options: &Options, seen: u64) -> Result<(u6
 
 struct App {
     model: Model,
-    writer: InlineWriter,
-    /// The alternate screen, while it is shown.
-    screen: Option<ScreenWriter>,
+    screens: Screens,
     terminal: TerminalGuard,
     signals: Signals,
     keys: MutexGuard<'static, UnboundedReceiver<TerminalEvent>>,
@@ -135,8 +131,7 @@ impl App {
         model.composer.restore(&options.draft.unwrap_or_default());
         Ok(Self {
             model,
-            writer: InlineWriter::default(),
-            screen: None,
+            screens: Screens::default(),
             terminal,
             signals,
             keys: KEYS.try_lock().map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?,
@@ -167,7 +162,7 @@ impl App {
             }
             self.draw_if_due()?;
             let draw_at = if self.awaits_history() { Some(self.started + HISTORY_TIMEOUT) } else { self.draw_at };
-            let (is_busy, is_behind) = (self.terminal.is_busy(), self.is_behind());
+            let (is_busy, is_behind) = (self.terminal.is_busy(), self.model.transcript.rows.is_behind());
             let tick = next_tick(&self.model).map(|at| Duration::from_millis(at.saturating_sub(now())));
             let input = tokio::select! {
                 biased;
@@ -205,7 +200,6 @@ impl App {
         if !self.model.read_only {
             effects.push(self.model.call(Call::ListQueue, None));
         }
-        effects.push(self.model.call(Call::ListApprovals, None));
         if let Some(text) = self.first_message.take() {
             let id = (self.model.new_id)();
             effects.push(self.model.call(Call::Queue { id, text: text.clone() }, Some(text)));
@@ -246,6 +240,7 @@ impl App {
                         return Ok(Some(Leave::Finished));
                     }
                 }
+                Report::Approvals(approvals) => effects.extend(self.apply(Input::Approvals(approvals))),
                 Report::Reply { number, reply } => effects.extend(self.apply(Input::Reply { number, reply })),
                 Report::Lost(error) => return Err(error.into()),
             }
@@ -313,8 +308,7 @@ impl App {
                 Effect::Notify(text) => self.terminal.write(notification(&text)),
                 Effect::Redraw => {
                     self.terminal.write("\x1b[H\x1b[2J".to_owned());
-                    self.writer.forget();
-                    self.screen.iter_mut().for_each(ScreenWriter::forget);
+                    self.screens.forget();
                     self.request_drawing(Duration::ZERO);
                 }
             }
@@ -367,15 +361,11 @@ impl App {
         }
         let scrolled = self.model.scrolled.as_ref().filter(|_| last.is_none());
         let scrolled = scrolled.map(|view| scrolled::draw(&self.model, view));
-        let mut text = self.choose_screen(scrolled.is_some(), size);
         let card = self.model.card.as_ref().filter(|_| last.is_none() && scrolled.is_none());
         self.drawn_card = card.map(|card| card.pending.id().to_owned());
-        if let (Some(screen), Some(frame)) = (&mut self.screen, scrolled) {
-            text += &screen.draw(&frame, size);
-        } else {
-            let frame = last.cloned().unwrap_or_else(|| self.frame());
-            text += &self.write_rows(&frame, size);
-        }
+        let frame = last.cloned().or_else(|| scrolled.is_none().then(|| self.frame()));
+        let text = self.screens.draw(&mut self.model.transcript.rows, (frame, scrolled), size);
+        self.terminal.set_alternate(self.screens.shows_alternate());
         if text.is_empty() {
             self.mark_card();
         } else {
@@ -383,37 +373,6 @@ impl App {
         }
         self.drawn_at = Instant::now();
         Ok(())
-    }
-
-    /// Returns the text that shows the alternate screen for the scrolled view, and else the normal one.
-    ///
-    /// The region is removed before, so that a new size meanwhile leaves nothing of it. Rows that wait for the normal
-    /// screen are written there as soon as they are many.
-    fn choose_screen(&mut self, is_scrolled: bool, size: (u16, u16)) -> String {
-        let mut text = String::new();
-        if (!is_scrolled || self.is_behind()) && self.screen.take().is_some() {
-            text += LEAVE_SCREEN;
-        }
-        if is_scrolled && self.screen.is_none() {
-            text += &self.write_rows(&Frame::default(), size);
-            text += ENTER_SCREEN;
-            self.screen = Some(ScreenWriter::default());
-        }
-        self.terminal.set_alternate(self.screen.is_some());
-        text
-    }
-
-    /// Returns the text that adds the finished rows and draws the region.
-    fn write_rows(&mut self, frame: &Frame, size: (u16, u16)) -> String {
-        let rows = &mut self.model.transcript.rows;
-        let text = self.writer.draw(rows.unwritten(), frame, size);
-        rows.mark_written();
-        text
-    }
-
-    /// Returns whether many rows wait for the terminal.
-    fn is_behind(&self) -> bool {
-        self.model.transcript.rows.unwritten().len() > UNWRITTEN_LINES
     }
 
     fn frame(&mut self) -> Frame {
@@ -447,7 +406,7 @@ impl App {
         // A terminal that takes no output keeps the region.
         let _ = self.draw_last().await;
         self.terminal.suspend()?;
-        self.writer.forget();
+        self.screens.forget();
         self.request_drawing(Duration::ZERO);
         Ok(())
     }
@@ -510,7 +469,26 @@ mod tests {
     fn a_connection_task_that_ends_without_a_report_ends_the_view_and_the_draft_is_printed() {
         if std::env::var_os(SHOWS).is_some() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let error = runtime.block_on(show_without_task());
+            let error = runtime.block_on(async {
+                let daemon = ScriptedDaemon::new();
+                let (client, _peer) = tokio::join!(Client::open(daemon.config()), daemon.handshake("0.0.1"));
+                let options = Options {
+                    session: "s".into(),
+                    handle: "s".into(),
+                    theme: Theme::plain(),
+                    start: StartPosition::Run("r".into()),
+                    access: Access::Full,
+                    first_message: None,
+                    draft: Some("a draft".into()),
+                    can_switch: false,
+                    auto_decision: None,
+                };
+                let mut app = App::start(client.unwrap(), options, SessionSnapshot::default(), 0).unwrap();
+                app.task.abort();
+                let (_sender, notices) = unbounded_channel();
+                let outcome = app.run(notices, &mut |_| false).await;
+                app.finish(outcome).await.unwrap_err()
+            });
             println!("{error}");
             return;
         }
@@ -523,26 +501,5 @@ mod tests {
         program.wait_for(&TuiError::ConnectionTask.to_string());
         program.wait_for_end();
         assert_eq!(program.modes(), program.initial_modes);
-    }
-
-    async fn show_without_task() -> TuiError {
-        let daemon = ScriptedDaemon::new();
-        let (client, _peer) = tokio::join!(Client::open(daemon.config()), daemon.handshake("0.0.1"));
-        let options = Options {
-            session: "s".into(),
-            handle: "s".into(),
-            theme: Theme::plain(),
-            start: StartPosition::Run("r".into()),
-            access: Access::Full,
-            first_message: None,
-            draft: Some("a draft".into()),
-            can_switch: false,
-            auto_decision: None,
-        };
-        let mut app = App::start(client.unwrap(), options, SessionSnapshot::default(), 0).unwrap();
-        app.task.abort();
-        let (_sender, notices) = unbounded_channel();
-        let outcome = app.run(notices, &mut |_| false).await;
-        app.finish(outcome).await.unwrap_err()
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 
 use super::files::{self, AttachedImage};
 use crate::client::{
-    Client, Event, Grant, ListedApproval, QueuedMessage, Request, RequestError, SessionItem, SessionSnapshot,
+    Client, Event, Grant, ListedApproval, QueuedMessage, Request, RequestError, SessionItem, SessionSnapshot, Update,
 };
 use crate::display::approval::{Decision, PendingApproval};
 
@@ -114,6 +114,8 @@ pub(crate) struct CallError {
 pub(crate) enum Report {
     /// An event of the session.
     Event(Box<Event>),
+    /// The pending approvals of all sessions have changed.
+    Approvals(Vec<ListedApproval>),
     /// The reply to a request.
     Reply {
         /// The number of the request.
@@ -132,6 +134,11 @@ pub(crate) async fn serve(
     mut calls: UnboundedReceiver<(u64, Call)>,
     reports: Sender<Report>,
 ) {
+    if let Err(error) = client.watch_approvals(0).await {
+        // Nobody may be left to receive it.
+        let _ = reports.send(Report::Lost(error)).await;
+        return;
+    }
     loop {
         let report = tokio::select! {
             biased;
@@ -145,8 +152,15 @@ pub(crate) async fn serve(
                     Report::Reply { number, reply: reply.map_err(|error| call_error(&error)) }
                 }
             }
-            event = client.next() => match event {
-                Ok(event) => Report::Event(Box::new(event)),
+            update = client.next_update() => match update {
+                Ok(Update::Event(event)) => Report::Event(event),
+                Ok(Update::Approvals(listed)) => {
+                    // A daemon of an earlier version has no revision, and answers at once.
+                    match listed.revision {
+                        Some(known) => renewed(&mut client, known, listed.approvals).await,
+                        None => Report::Approvals(listed.approvals),
+                    }
+                }
                 Err(error) => Report::Lost(error),
             },
         };
@@ -154,6 +168,14 @@ pub(crate) async fn serve(
         if reports.send(report).await.is_err() || is_over {
             return;
         }
+    }
+}
+
+/// Waits for the next change of the pending approvals, and reports those of now.
+async fn renewed(client: &mut Client, known: u64, approvals: Vec<ListedApproval>) -> Report {
+    match client.watch_approvals(known).await {
+        Ok(()) => Report::Approvals(approvals),
+        Err(error) => Report::Lost(error),
     }
 }
 

@@ -14,7 +14,7 @@ use super::palette::Palette;
 use super::scrolled::ScrolledView;
 use super::text::theme::Theme;
 use super::transcript::Transcript;
-use crate::client::{Event, Notice, SessionSnapshot};
+use crate::client::{Event, ListedApproval, Notice, SessionSnapshot};
 use crate::display::approval::PendingApprovals;
 use crate::display::usage::UsageTotal;
 
@@ -34,6 +34,8 @@ pub(crate) enum Input {
     Resize(u16, u16),
     /// An event of the session.
     Event(Box<Event>),
+    /// The pending approvals of all sessions.
+    Approvals(Vec<ListedApproval>),
     /// The connection changed.
     Notice(Notice),
     /// The reply to a request.
@@ -210,8 +212,6 @@ pub(crate) struct Model {
     pub(crate) card: Option<Card>,
     /// How many approvals of other sessions are pending.
     pub(crate) other_approvals: usize,
-    /// When they were asked for last.
-    pub(crate) approvals_listed_at: Millis,
     /// The queued messages.
     pub(crate) queue: Vec<QueueEntry>,
     /// The selected queued message.
@@ -285,7 +285,6 @@ impl Model {
             approvals: PendingApprovals::default(),
             card: None,
             other_approvals: 0,
-            approvals_listed_at: 0,
             queue: Vec::new(),
             selected: 0,
             pending: BTreeMap::new(),

@@ -7,6 +7,9 @@ use ratatui::text::Line;
 /// How many rows that the terminal has are kept for the scrolled view.
 const KEPT_ROWS: usize = 10_000;
 
+/// With more rows that the terminal does not have, no more are added before it has some.
+const UNWRITTEN_ROWS: usize = 5000;
+
 /// The finished rows. A row keeps its number, although the oldest ones are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct RowLog {
@@ -34,6 +37,11 @@ impl RowLog {
     /// Takes the rows, for a view that keeps its own.
     pub(crate) fn take_unwritten(&mut self) -> Vec<Line<'static>> {
         std::mem::take(&mut self.unwritten)
+    }
+
+    /// Returns whether many rows wait for the terminal.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.unwritten.len() > UNWRITTEN_ROWS
     }
 
     /// Records that the terminal has all rows.

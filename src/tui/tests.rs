@@ -394,15 +394,12 @@ fn another_session_is_chosen_from_a_list_and_a_new_one_is_started() {
 fn an_approval_of_another_session_is_counted_and_notified_once() {
     let mut screen = Screen::new();
     drop(screen.input(Input::Focus(false)));
-    screen.event("user_message", json!({"text": "go"}));
     let listed = json!([{"sessionId": "other", "approvalId": "a", "kind": "exec", "title": "t",
         "summary": "s", "details": {}, "options": ["approve", "deny"], "expiresAt": 1, "callId": "c"}]);
     let approvals = serde_json::from_value::<Vec<crate::client::ListedApproval>>(listed).unwrap();
+    assert_eq!(next_tick(&screen.model), None, "an idle view does nothing");
     for is_first in [true, false] {
-        screen.now += 2000;
-        let [Effect::Call(number, Call::ListApprovals)] = screen.input(Input::Tick)[..] else { panic!("no request") };
-        let reply = Ok(CallReply::Approvals(approvals.clone()));
-        let effects = screen.input(Input::Reply { number, reply });
+        let effects = screen.input(Input::Approvals(approvals.clone()));
         assert_eq!(matches!(effects[..], [Effect::Notify(_)]), is_first, "{effects:?}");
     }
     assert!(screen.region().contains("! 1 approval in another session"), "{}", screen.region());

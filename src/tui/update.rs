@@ -12,8 +12,6 @@ use crate::display::approval::is_already_decided;
 use crate::display::sanitize::sanitize_line;
 use crate::display::style::Style;
 
-/// How often approvals of other sessions are looked for while a run is active.
-const APPROVALS_INTERVAL: Millis = 2000;
 /// How often the view is drawn while something is animated.
 const ANIMATION_INTERVAL: Millis = 125;
 /// How long leaving waits for requests without a reply.
@@ -42,6 +40,7 @@ pub(crate) fn update(model: &mut Model, input: Input, now: Millis) -> Vec<Effect
             connection(model, &notice);
             Vec::new()
         }
+        Input::Approvals(approvals) => list_approvals(model, &approvals),
         Input::Reply { number, reply } => answer(model, number, reply),
         Input::Files(files) => {
             model.files = Some(files);
@@ -105,12 +104,6 @@ fn tick(model: &mut Model) -> Vec<Effect> {
     }
     if model.hint.as_ref().is_some_and(|(_, until)| *until <= model.now) {
         model.hint = None;
-    }
-    let is_listing = model.pending.values().any(|pending| pending.call == Call::ListApprovals);
-    let is_due = model.now.saturating_sub(model.approvals_listed_at) >= APPROVALS_INTERVAL;
-    if model.run.is_some() && is_due && !is_listing && model.connection == Connection::Connected {
-        model.approvals_listed_at = model.now;
-        return vec![model.call(Call::ListApprovals, None)];
     }
     Vec::new()
 }

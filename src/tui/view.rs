@@ -23,6 +23,8 @@ const LISTED: usize = 5;
 const CARD_ROWS: usize = 16;
 /// The same while something else has the focus: the card is not answered then.
 const UNFOCUSED_CARD_ROWS: usize = 6;
+/// How many rows are left for others beside the list of keys.
+const OTHER_ROWS: usize = 5;
 /// How many rows of the output of a folded call are shown.
 const LIVE_ROWS: usize = 2;
 
@@ -192,7 +194,14 @@ fn key_rows(model: &Model) -> Vec<Line<'static>> {
         ])
     };
     let width = model.size.0.saturating_sub(1);
-    KEYS.iter().map(row).flat_map(|line| wrap_line(&line, width, "                     ")).collect()
+    let mut rows: Vec<_> =
+        KEYS.iter().map(row).flat_map(|line| wrap_line(&line, width, "                     ")).collect();
+    let room = usize::from(model.size.1).saturating_sub(OTHER_ROWS);
+    if rows.len() > room {
+        rows.truncate(room.saturating_sub(1));
+        rows.push(Line::from(Span::styled("  … /help prints all keys", model.theme.faint)));
+    }
+    rows
 }
 
 /// Returns the running calls: a row each, and the end of their output.

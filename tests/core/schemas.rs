@@ -366,7 +366,7 @@ fn replies(events: &mut Events) -> Vec<(&'static str, Reply)> {
         ("run_user_command", Reply::UserCommandStarted("call_01".into())),
         ("stop_user_command", Reply::Done(Completion::Accepted)),
         ("compact_session", Reply::Compacting(Seq::new(events.below(99)))),
-        ("list_approvals", Reply::Approvals(vec![pending])),
+        ("list_approvals", Reply::Approvals { pending: vec![pending], revision: Some(7) }),
         ("search", Reply::SearchResults(search_results(events))),
         ("get_stats", Reply::Stats(Box::new(stats_report(events)))),
         ("list_grants", Reply::Grants(vec![grant])),

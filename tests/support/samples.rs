@@ -67,6 +67,7 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("check_journal", "{}"),
     ("check_journal", r#"{"full":true}"#),
     ("list_approvals", "{}"),
+    ("list_approvals", r#"{"knownRevision":0}"#),
     ("submit_approval", r#"{"approvalId":"a","decision":"approve","scope":"always"}"#),
     ("search", r#"{"text":"disk full"}"#),
     ("search", r#"{"text":"disk","kinds":["message","tool"],"since":7,"directory":"/home/me","limit":5}"#),

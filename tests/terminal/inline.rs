@@ -99,6 +99,19 @@ fn what_is_typed_before_a_card_can_be_read_does_not_answer_it() {
 }
 
 #[test]
+fn an_approval_of_another_session_is_announced_to_an_idle_view() {
+    let Some(terminal) = Terminal::open_inline(100, 30) else { return };
+    terminal.type_line("push chat");
+    terminal.wait_for(READY);
+    terminal.home.start_detached("$? echo went");
+    terminal.wait_for("! 1 approval in another session: /approvals");
+    terminal.home.kill_daemon();
+    terminal.home.ok(&["approve"]);
+    wait_until("nothing is announced after the decision", || !terminal.screen(&[]).contains("in another session"));
+    terminal.wait_for("reconnected to pushd");
+}
+
+#[test]
 fn ctrl_c_cancels_and_ctrl_d_detaches() {
     let Some(terminal) = Terminal::open_inline(100, 30) else { return };
     terminal.type_line("push run '$ echo begun; sleep 1000'");

@@ -184,6 +184,39 @@ fn pending_approvals_are_listed_until_they_are_settled() {
 }
 
 #[test]
+fn a_change_of_the_pending_approvals_is_waited_for() {
+    let mut daemon = Daemon::start();
+    let (mut first, session) = daemon.session();
+    let mut watcher = daemon.connect();
+    let known = watcher.get("list_approvals", json!({"knownRevision": 0}))["revision"].clone();
+    let waiting = watcher.send("list_approvals", json!({"knownRevision": known}));
+    // Neither queries nor commands wait for it.
+    for kind in ["list_sessions", "list_approvals", "ping"] {
+        let request = watcher.send(kind, json!({}));
+        assert_eq!(watcher.next()["requestId"], request, "{kind}");
+    }
+    first.prompt(&session, "$? echo one\n");
+    let asked = first.event_of("approval_required");
+    let listed = watcher.answer(&waiting)["payload"].clone();
+    assert_eq!(listed["approvals"][0]["approvalId"], asked["payload"]["approvalId"]);
+    assert_ne!(listed["revision"], known);
+    let waiting = watcher.send("list_approvals", json!({"knownRevision": listed["revision"]}));
+    first.decide(&asked, "approve");
+    assert_eq!(watcher.answer(&waiting)["payload"]["approvals"], json!([]));
+    // A client that is gone, or sends no more, keeps no connection open, and the daemon stops.
+    let known = watcher.get("list_approvals", json!({"knownRevision": 0}))["revision"].clone();
+    watcher.send("list_approvals", json!({"knownRevision": known}));
+    watcher.close_write();
+    let last = String::from_utf8(watcher.rest()).unwrap();
+    assert!(last.contains(r#""ok":false"#), "{last}");
+    let mut other = daemon.connect();
+    other.send("list_approvals", json!({"knownRevision": known}));
+    other.ping();
+    first.event_of("run_complete");
+    daemon.stop();
+}
+
+#[test]
 fn a_run_that_waited_when_the_daemon_died_still_waits() {
     let mut daemon = Daemon::start();
     let (mut client, session) = daemon.session();

@@ -62,6 +62,8 @@ impl Hub {
         let bytes = journal.measure(id.clone(), u64::MAX).await.ok().flatten().map_or(0, |size| size.bytes);
         // There may be no receiver.
         let _ = self.services.deleted.send(id.clone());
+        // Its approvals disappear.
+        self.services.approvals_revision.send_modify(|revision| *revision += 1);
         let mut erased = journal.delete(id.clone());
         // The journal processes requests in order: after this reply the session is unreachable, or the deletion was
         // refused.

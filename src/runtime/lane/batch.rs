@@ -30,6 +30,8 @@ pub(super) struct AfterCommit {
     pub(super) session_changes: Vec<SessionChange>,
     /// What the user is notified of.
     pub(super) notices: Vec<UserNotice>,
+    /// Whether an approval was opened or settled.
+    pub(super) approvals_changed: bool,
 }
 
 impl AfterCommit {
@@ -40,6 +42,7 @@ impl AfterCommit {
             && !self.run_ended
             && self.session_changes.is_empty()
             && self.notices.is_empty()
+            && !self.approvals_changed
     }
 }
 
@@ -211,6 +214,7 @@ impl PendingBatch {
         self.after.run_ended |= other.after.run_ended;
         self.after.session_changes.extend(other.after.session_changes);
         self.after.notices.extend(other.after.notices);
+        self.after.approvals_changed |= other.after.approvals_changed;
     }
 
     pub(super) fn into_after(self) -> AfterCommit {
@@ -377,6 +381,8 @@ impl Lane {
 
     /// Adds what the user is notified of after the commit. An approval that a rule settles at once asks nobody.
     fn collect_notice(&mut self, event: &Event) {
+        self.pending.after.approvals_changed |=
+            matches!(event.kind, EventKind::Gate(GateEvent::Opened(_) | GateEvent::Settled(_)));
         let notices = &mut self.pending.after.notices;
         if let EventKind::Gate(GateEvent::Settled(decided)) = &event.kind {
             notices.retain(|notice| notice.approval.as_ref() != Some(&decided.gate));
@@ -391,12 +397,11 @@ impl Lane {
     }
 
     /// Notifies the shared services of what a commit has changed.
-    pub(super) fn notify_services(
-        &mut self,
-        run_ended: bool,
-        session_changes: Vec<SessionChange>,
-        notices: Vec<UserNotice>,
-    ) {
+    pub(super) fn notify_services(&mut self, after: AfterCommit) {
+        let AfterCommit { run_ended, session_changes, notices, approvals_changed, .. } = after;
+        if approvals_changed {
+            self.services.approvals_revision.send_modify(|revision| *revision += 1);
+        }
         for notice in notices {
             self.services.notices.push(notice);
         }

@@ -441,8 +441,8 @@ impl Lane {
     }
 
     /// Delivers the replies, the events and the effects of a batch that is stored.
-    fn publish_commit(&mut self, after: AfterCommit, block: Option<Block>) {
-        let AfterCommit { deliveries: answers, effects: doing, run_ended, session_changes, notices } = after;
+    fn publish_commit(&mut self, mut after: AfterCommit, block: Option<Block>) {
+        let (answers, doing) = (std::mem::take(&mut after.deliveries), std::mem::take(&mut after.effects));
         // Nothing of an earlier subscription may come between the reply to an attach and its first events.
         let together: Vec<_> = answers.iter().filter_map(Delivery::outbox).map(Outbox::hold).collect();
         for answer in answers {
@@ -454,7 +454,7 @@ impl Lane {
             self.feed.publish(block);
         }
         self.ready_effects.extend(doing);
-        self.notify_services(run_ended, session_changes, notices);
+        self.notify_services(after);
     }
 }
 

@@ -199,6 +199,7 @@ fn open(root: &Path, tools: &ToolSet) -> Arc<Hub> {
         daily_spend: DailySpend::new(clock.now()),
         index: SearchIndex::new(&paths.state),
         notices: NoticeQueue::default(),
+        approvals_revision: tokio::sync::watch::Sender::new(1),
         clock,
         journal: Journal::open(&paths.state, Options::default()).expect("a journal"),
         model_config: Models::new(&paths, pushd::provider::dialect::BUILT_IN, models, files.clone()),

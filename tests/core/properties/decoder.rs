@@ -73,7 +73,9 @@ fn client_request(ask: &Intent) -> Option<Outgoing> {
             .with("prefix", list.prefix.as_deref())
             .with("includeEnded", list.include_ended)
             .reading(),
-        Intent::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())).reading(),
+        Intent::ListApprovals { session, known } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str()))
+            .with_some("knownRevision", *known)
+            .reading(),
         Intent::Search(search) => {
             let kind = |kind: &SearchKind| match kind {
                 SearchKind::Message => "message",

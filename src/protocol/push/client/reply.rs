@@ -180,6 +180,8 @@ replies! {
     struct ApprovalsReply {
         /// The pending approvals.
         approvals: Vec<ListedApproval>,
+        /// The revision of the list, if the request has named one.
+        revision: Option<u64>,
     }
 
     /// `search`
@@ -692,7 +694,7 @@ mod tests {
         };
         let (session, run) = (SessionId::new("sess_1"), RunId::new("run_1"));
         let pending = PendingApproval { session: session.clone(), run: Some(run.clone()), question: question.clone() };
-        let approvals: ApprovalsReply = read(&Reply::Approvals(vec![pending]));
+        let approvals: ApprovalsReply = read(&Reply::Approvals { pending: vec![pending], revision: Some(7) });
         let listed = ListedApproval { session: "sess_1".into(), run: Some("run_1".into()), question: question.clone() };
         assert_eq!(approvals.approvals, [listed]);
         let snapshot = snapshot(question.clone());

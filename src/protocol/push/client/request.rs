@@ -275,6 +275,11 @@ impl Request {
         }
     }
 
+    /// Lists open approvals of all sessions as soon as the list has another revision than `known`; at once for 0.
+    pub fn await_approvals(known: u64) -> Request<ApprovalsReply> {
+        Self::list_approvals(None).with("knownRevision", known)
+    }
+
     /// Searches the text of all sessions. `kinds`, `since`, `directory` and `limit` are added with [`with`](Self::with).
     pub fn search(text: &str) -> Request<SearchReply> {
         Request::new("search", RetrySafety::Safe).with("text", text)

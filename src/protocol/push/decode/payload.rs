@@ -48,7 +48,8 @@ pub(super) fn read(
         PlainRequest::Drain => Intent::Drain { grace_ms: fields.number("graceMs")? },
         PlainRequest::ListApprovals => {
             let session = reader.session(envelope_session)?;
-            return Ok((session.clone(), Intent::ListApprovals { session }));
+            let known = fields.number("knownRevision")?;
+            return Ok((session.clone(), Intent::ListApprovals { session, known }));
         }
     };
     // These payloads have no session id; the response echoes that of the envelope.

@@ -75,7 +75,7 @@ pub fn payload(reply: &Reply) -> Payload {
         Reply::GateOpened(gate) => Payload::of(&wire::Created { id: gate.as_str() }),
         Reply::Messages(page) => messages(page),
         Reply::Sessions { items, next_cursor } => sessions(items, next_cursor.as_deref()),
-        Reply::Approvals(pending) => approvals(pending),
+        Reply::Approvals { pending, revision } => approvals(pending, *revision),
         Reply::SearchResults(results) => search::results(results),
         Reply::Stats(report) => search::stats(report),
         Reply::Grants(rows) => grants(rows),
@@ -258,7 +258,7 @@ fn sessions(items: &[Json], next_cursor: Option<&str>) -> Payload {
 }
 
 /// Answers `list_approvals`.
-fn approvals(pending: &[PendingApproval]) -> Payload {
+fn approvals(pending: &[PendingApproval], revision: Option<u64>) -> Payload {
     let approvals = pending.iter().map(|one| wire::ApprovalItem {
         session_id: one.session.as_str(),
         run_id: one.run.as_ref().map(RunId::as_str),
@@ -280,7 +280,7 @@ fn approvals(pending: &[PendingApproval]) -> Payload {
         on_denial: Some(one.question.on_denial).filter(|denial| *denial != DenialEffect::EndRun).map(Into::into),
         form: one.question.form().map(raw),
     });
-    Payload::of(&wire::ApprovalsReply { approvals: approvals.collect() })
+    Payload::of(&wire::ApprovalsReply { approvals: approvals.collect(), revision })
 }
 
 /// Answers `list_grants`.

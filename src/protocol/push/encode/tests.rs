@@ -105,7 +105,7 @@ fn a_pending_approval_is_its_event_with_session_and_run() {
     question.quorum = Quorum::Any(2);
     let event = event_payload(&question);
     let pending = PendingApproval { session: "s".into(), run: Some("r".into()), question };
-    let listed = payload(&Reply::Approvals(vec![pending]));
+    let listed = payload(&Reply::Approvals { pending: vec![pending], revision: None });
     let ids = r#"{"sessionId":"s","runId":"r","#;
     assert_eq!(listed.as_str(), format!("{{\"approvals\":[{ids}{}]}}", &event[1..]));
     assert!(event.ends_with(r#""needed":2}"#), "{event}");

@@ -154,6 +154,8 @@ payloads! {
     /// `list_approvals`
     struct ApprovalsReply<'a> {
         approvals: Vec<ApprovalItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        revision: Option<u64>,
     }
 
     /// A pending approval: its session and run, then the fields of `approval_required`.
