@@ -9,6 +9,7 @@
 mod cancel;
 mod connections;
 mod daemon;
+mod dashboard;
 mod events;
 mod idle;
 #[path = "../../tests/support/model/mod.rs"]
@@ -62,6 +63,7 @@ fn main() {
     table.group("cancel", cancel::measure);
     table.group("pi", pi::measure);
     table.group("terminal", terminal::measure);
+    table.group("dashboard", dashboard::measure);
     table.group("start", idle::start);
     table.group("stored", idle::start_with_many);
     table.group("memory", idle::memory);
