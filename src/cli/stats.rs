@@ -183,7 +183,7 @@ mod tests {
         let rows =
             vec![row("2026-01-01", "/a/\u{1b}[2Jb", 3, 420_000), row("2026-01-02", "/a/c", 123_456, u64::MAX / 4)];
         let tools = vec![ToolStats { tool: "exec".into(), calls: 9, failures: 12_345 }];
-        let text = show(&StatsReply { rows, tools, complete: true, missing_sessions: 0 });
+        let text = show(&StatsReply { rows, tools, complete: true, ..StatsReply::default() });
         assert!(text.lines().all(|line| width(line) <= 40), "{text}");
         assert!(text.contains("runs       123461") && !text.contains('\u{1b}'), "{text}");
         assert!(text.contains("  2026-01-01 ▏"), "a small number is visible: {text}");

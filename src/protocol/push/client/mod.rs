@@ -17,8 +17,8 @@ pub use reply::{
     Acknowledged, ApprovalsReply, AttachReply, CompactReply, DeleteReply, ExcerptSegment, Grant, GrantsReply,
     HelloReply, IntegrityReply, JournalReply, LastRun, ListedApproval, Loss, MetricsReply, PiFile, QueueReply,
     QueuedMessage, QueuedReply, ReloadReply, Replay, RepositoryInfo, RunReply, SandboxReply, SearchHit, SearchReply,
-    SessionItem, SessionMeta, SessionPage, SessionProblem, SessionSnapshot, SessionState, StartReply, StatsReply,
-    StatsRow, ToolStats, UserCommandReply,
+    SessionCost, SessionItem, SessionMeta, SessionPage, SessionProblem, SessionSnapshot, SessionState, StartReply,
+    StatsReply, StatsRow, ToolStats, UserCommandReply,
 };
 pub use request::{Environment, MESSAGE_BYTES, Request, RequestBody, RetrySafety};
 
