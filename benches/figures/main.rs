@@ -9,6 +9,7 @@
 mod cancel;
 mod connections;
 mod daemon;
+mod dashboard;
 mod documents;
 mod events;
 mod idle;
@@ -65,6 +66,7 @@ fn main() {
     table.group("terminal", terminal::measure);
     table.group("search", documents::search);
     table.group("export", documents::export);
+    table.group("dashboard", dashboard::measure);
     table.group("start", idle::start);
     table.group("stored", idle::start_with_many);
     table.group("memory", idle::memory);

@@ -169,7 +169,8 @@ fn idle(table: &mut Table) {
     table.single(format!("processor time of an idle client, in {} s", WATCHED.as_secs()), "µs", time * 1e6);
 }
 
-fn at_terminal(home: &Home, arguments: &[&str]) -> Command {
+/// Returns the client with these arguments, for a terminal.
+pub(crate) fn at_terminal(home: &Home, arguments: &[&str]) -> Command {
     let mut command = home.push(arguments);
     command.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
     command

@@ -211,7 +211,7 @@ mod tests {
         let rows =
             vec![row("2026-01-01", "/a/\u{1b}[2Jb", 3, 420_000), row("2026-01-02", "/a/c", 123_456, u64::MAX / 4)];
         let tools = vec![ToolStats { tool: "exec".into(), calls: 9, failures: 12_345 }];
-        let reply = StatsReply { rows, tools, complete: true, missing_sessions: 0 };
+        let reply = StatsReply { rows, tools, complete: true, ..StatsReply::default() };
         for columns in [40, 41, 50, 80] {
             let text = show(&reply, columns);
             assert!(text.lines().all(|line| width(line) <= columns), "{text}");

@@ -32,8 +32,8 @@ mod tests;
 pub use crate::protocol::push::client::{
     ApprovalsReply, Environment, Event, EventContent, ExcerptSegment, Grant, IntegrityReply, JournalReply,
     ListedApproval, Loss, MESSAGE_BYTES, MetricsReply, PiFile, QueuedMessage, Replay, Request, ResponseError, RunReply,
-    SandboxReply, SearchHit, SearchReply, SessionItem, SessionMeta, SessionPage, SessionSnapshot, SessionState,
-    StatsReply, StatsRow, ToolStats, UserCommandReply,
+    SandboxReply, SearchHit, SearchReply, SessionCost, SessionItem, SessionMeta, SessionPage, SessionSnapshot,
+    SessionState, StatsReply, StatsRow, ToolStats, UserCommandReply,
 };
 pub use crate::transport::local::Address;
 pub use bridge::{Bridge, BridgeOutcome};

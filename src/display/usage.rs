@@ -36,10 +36,15 @@ impl UsageTotal {
         };
         let mut words = format!("{} in, {} out", short(self.input), short(self.output));
         if let Some(cost) = self.cost.filter(|cost| *cost > 0) {
-            words += &format!(", ${}.{:04}", cost / 1_000_000, cost % 1_000_000 / 100);
+            words += &format!(", {}", dollars(cost));
         }
         words
     }
+}
+
+/// Formats a cost in millionths of a US dollar.
+pub(crate) fn dollars(cost: u64) -> String {
+    format!("${}.{:04}", cost / 1_000_000, cost % 1_000_000 / 100)
 }
 
 /// Formats a number with thousands separators.

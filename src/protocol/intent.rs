@@ -280,6 +280,8 @@ pub struct StatsQuery {
     pub since: Option<u64>,
     /// Only of sessions whose directory is this one or below it.
     pub directory: Option<String>,
+    /// Whether the cost of each session is wanted, too.
+    pub by_session: bool,
 }
 
 /// When an attaching client receives a snapshot of the session.

@@ -241,6 +241,8 @@ pub struct StatsReport {
     pub rows: Vec<StatsRow>,
     /// The tools, most calls first.
     pub tools: Vec<ToolRow>,
+    /// The known cost of each session in millionths of a US dollar, if it was asked for; those without one are left out.
+    pub sessions: Option<Vec<(SessionId, u64)>>,
     /// How much of the journal they cover.
     pub coverage: IndexCoverage,
 }

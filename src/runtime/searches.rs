@@ -131,7 +131,8 @@ pub(super) async fn stats(
     let mut tools: Vec<ToolRow> = tools.into_values().collect();
     tools.sort_by_key(|row| std::cmp::Reverse(row.calls));
     let rows = days.into_iter().map(|(key, figures)| stats_row(key, &figures)).collect();
-    Ok(Reply::Stats(Box::new(StatsReport { rows, tools, coverage: coverage(services.index.progress()) })))
+    let sessions = query.by_session.then(|| table.costs.into_iter().collect());
+    Ok(Reply::Stats(Box::new(StatsReport { rows, tools, sessions, coverage: coverage(services.index.progress()) })))
 }
 
 fn stats_row((day, directory, model): (String, String, String), figures: &Figures) -> StatsRow {

@@ -121,6 +121,8 @@ pub struct StatsTable {
     pub figures: BTreeMap<(u64, String, String), Figures>,
     /// The tools, by quarter of an hour and name.
     pub tools: BTreeMap<(u64, String), ToolFigures>,
+    /// The cost of each session that has one.
+    pub costs: BTreeMap<SessionId, u64>,
 }
 
 impl Store {
@@ -302,7 +304,8 @@ impl Store {
         let mut rows = statement.query([signed(since)])?;
         while let Some(row) = rows.next()? {
             let (id, cwd): (String, String) = (row.get(0)?, row.get(1)?);
-            if !includes(&id.into(), &cwd) {
+            let id = SessionId::from(id);
+            if !includes(&id, &cwd) {
                 continue;
             }
             let mut values = [0; Figures::COUNT];
@@ -310,7 +313,11 @@ impl Store {
                 *value = unsigned(row.get(4 + index)?);
             }
             let key = (unsigned(row.get(2)?), cwd, row.get(3)?);
-            table.figures.entry(key).or_default().add(&Figures::from_values(values));
+            let figures = Figures::from_values(values);
+            if figures.cost > 0 {
+                *table.costs.entry(id).or_default() += figures.cost;
+            }
+            table.figures.entry(key).or_default().add(&figures);
         }
         let mut statement = self.connection.prepare_cached(
             "SELECT session.id, cwd, quarter, tool.name, calls, failures FROM tool

@@ -406,7 +406,8 @@ fn stats_report(events: &mut Events) -> StatsReport {
         ..StatsRow::default()
     };
     let tools = vec![ToolRow { tool: events.text(), calls: 2, failures: 1 }];
-    StatsReport { rows: vec![row], tools, coverage: IndexCoverage { complete: true, missing: 0 } }
+    let sessions = (events.below(2) == 0).then(|| vec![(events.name().into(), events.below(99))]);
+    StatsReport { rows: vec![row], tools, sessions, coverage: IndexCoverage { complete: true, missing: 0 } }
 }
 
 fn participants(events: &mut Events) -> Vec<(Participant, Presence)> {

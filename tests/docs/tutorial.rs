@@ -26,7 +26,7 @@ fn the_tutorial_leads_from_nothing_to_a_reviewed_commit() {
     page.change_directory("sum");
     page.open_terminal();
     page.transcript("$ push run '$ sh test.sh'");
-    page.transcript("$ push\n");
+    page.transcript("$ push sessions");
     page.transcript("$ push config");
     page.model.script(fix().into_iter().chain(revision()));
     page.transcript("$ push run 'The test fails.");
@@ -41,7 +41,7 @@ fn the_tutorial_leads_from_nothing_to_a_reviewed_commit() {
     wait_until("the client to be gone", || {
         page.home.json(&["daemon", "status", "--json"])["connections"].as_u64() == Some(1)
     });
-    page.transcript("$ push\n");
+    page.transcript("$ push sessions");
     page.transcript("$ git log --stat -1");
 
     // The same without a model, from the first commit on.

@@ -71,7 +71,7 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("submit_approval", r#"{"approvalId":"a","decision":"approve","scope":"always"}"#),
     ("search", r#"{"text":"disk full"}"#),
     ("search", r#"{"text":"disk","kinds":["message","tool"],"since":7,"directory":"/home/me","limit":5}"#),
-    ("get_stats", r#"{"since":7,"directory":"/home/me"}"#),
+    ("get_stats", r#"{"since":7,"directory":"/home/me","bySession":true}"#),
     ("list_grants", "{}"),
     ("revoke_grant", r#"{"grantId":"grant_01HXYZ"}"#),
     ("list_providers", "{}"),

@@ -3,6 +3,7 @@
 use crate::Terminal;
 use crate::inline::{READY, client_of, send_signal};
 use crate::support::home::{is_alive, wait_until};
+use crate::support::model::{ModelServer, Reply, ServerDialect};
 use nix::sys::signal::Signal;
 
 /// The status row.
@@ -137,6 +138,26 @@ fn the_text_of_sessions_is_searched_and_reports_are_shown() {
     terminal.wait_for("daemon: pushd");
     terminal.press("Escape");
     terminal.wait_for("[1 Sessions (1)]");
+}
+
+#[test]
+fn the_cost_of_a_session_is_listed() {
+    // Without the preview, which may show a cost as well.
+    let Some(terminal) = Terminal::open_inline(90, 30) else { return };
+    let server = ModelServer::start();
+    server.script([Reply::says("Done.")]);
+    let config = ".config/push/config.toml";
+    std::fs::create_dir_all(terminal.home.path().join(".config/push")).unwrap();
+    terminal.home.write(config, "[[prices]]\nmodel = \"m\"\ninput = 100000.0\noutput = 100000.0\n");
+    let url = server.base_url(ServerDialect::OpenAi);
+    let run = "push run --provider openai --model m 'Work.'";
+    terminal.type_line(&format!("OPENAI_API_KEY=k OPENAI_BASE_URL={url} {run}"));
+    terminal.wait_for("done 0");
+    let rows = terminal.home.json(&["stats", "--json"])["rows"].clone();
+    let cost = rows[0]["costMicroUsd"].as_u64().unwrap();
+    assert!(cost > 0, "{rows}");
+    open(&terminal);
+    terminal.wait_for(&format!("${}.{:04}", cost / 1_000_000, cost % 1_000_000 / 100));
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn a_deletion_is_shown_and_confirmed() {
     assert!(screen.contains("delete 2 sessions, "), "{screen}");
     terminal.type_line("n");
     assert!(terminal.wait_for("done 2").contains("nothing was deleted"));
-    assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 2);
+    assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 3, "a heading and two sessions");
     terminal.wipe();
     terminal.type_line("push delete @last");
     terminal.wait_for("delete 1 session, ");
@@ -306,7 +306,7 @@ fn a_purge_shows_sizes_and_asks() {
     assert!(screen.contains("iB  all sessions (") && screen.contains("  logs (1 file in "), "{screen}");
     terminal.type_line("no");
     assert!(terminal.wait_for("done 2").contains("nothing was removed"));
-    assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 1);
+    assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 2, "a heading and a session");
     terminal.wipe();
     terminal.type_line("push purge");
     let screen = terminal.wait_for("permanently? [y/n]");

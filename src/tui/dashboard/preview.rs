@@ -70,8 +70,9 @@ impl Preview {
         let (state, style) = session_rows::state(entry, shared);
         let age = age(shared.now.saturating_sub(entry.item.updated_at.unwrap_or_default()));
         let mut facts = format!(" · {} · {age} · {}", session_rows::model(entry), sanitize_line(&entry.item.cwd));
-        if let Some(usage) = model.map(|model| model.usage).filter(|usage| !usage.is_empty()) {
-            facts = format!(" · {}{facts}", usage.words());
+        let cost = shared.sessions.cost(&entry.item.session_id);
+        if !cost.is_empty() {
+            facts = format!(" · {cost}{facts}");
         }
         let mut rows = vec![
             Line::from(Span::styled(title.clone(), theme.strong)),

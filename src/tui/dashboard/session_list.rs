@@ -2,10 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::client::{Event, SessionItem, SessionPage, SessionState};
+use crate::client::{Event, SessionCost, SessionItem, SessionPage, SessionState};
 use crate::display::sanitize::sanitize_line;
 use crate::display::session_words::title;
+use crate::display::usage::dollars;
 use crate::kernel::command::Phase;
 use crate::kernel::event::{EventKind, GateEvent, RunEvent, SessionEvent};
 
@@ -19,6 +21,8 @@ const TITLE_CHARS: usize = 120;
 /// A session in the list; its texts are sanitized.
 #[derive(Debug)]
 pub(crate) struct Entry {
+    /// Its id.
+    id: Arc<str>,
     /// What the daemon lists.
     pub(crate) item: SessionItem,
     /// Its handle.
@@ -42,7 +46,7 @@ pub(crate) enum Row {
         waiting: usize,
     },
     /// A session.
-    Session(String),
+    Session(Arc<str>),
 }
 
 /// The known sessions.
@@ -50,6 +54,8 @@ pub(crate) enum Row {
 pub(crate) struct SessionList {
     handle: fn(&str) -> String,
     entries: BTreeMap<String, Entry>,
+    /// What sessions have cost, in millionths of a US dollar, as far as that is known.
+    costs: BTreeMap<String, u64>,
     /// The repositories of directories.
     roots: BTreeMap<String, String>,
     /// Directories whose repository is not asked for yet.
@@ -68,6 +74,7 @@ impl SessionList {
         Self {
             handle,
             entries: BTreeMap::new(),
+            costs: BTreeMap::new(),
             roots: BTreeMap::new(),
             unknown: BTreeSet::new(),
             filter: String::new(),
@@ -109,7 +116,8 @@ impl SessionList {
         let handle = sanitize_line(&(self.handle)(&item.session_id));
         let model = item.model.as_deref().unwrap_or(&item.provider);
         let words = format!("{title} {handle} {} {} {model}", item.cwd, item.state.as_str()).to_lowercase();
-        self.entries.insert(item.session_id.clone(), Entry { item, handle, title, words });
+        let id = Arc::from(item.session_id.as_str());
+        self.entries.insert(item.session_id.clone(), Entry { id, item, handle, title, words });
         self.is_stale = true;
     }
 
@@ -146,6 +154,16 @@ impl SessionList {
         }
         self.insert(item);
         says_more
+    }
+
+    /// Sets what sessions have cost.
+    pub(crate) fn set_costs(&mut self, costs: &[SessionCost]) {
+        self.costs = costs.iter().map(|known| (known.session_id.clone(), known.cost_micro_usd)).collect();
+    }
+
+    /// Returns what a session has cost, in words; empty if that is not known.
+    pub(crate) fn cost(&self, session: &str) -> String {
+        self.costs.get(session).map(|cost| dollars(*cost)).unwrap_or_default()
     }
 
     /// Sets the repositories of directories.
@@ -190,7 +208,7 @@ impl SessionList {
         for (root, sessions) in groups {
             let waiting = sessions.iter().filter(|(rank, _)| rank.0 == WAITING).count();
             rows.push(Row::Repository { root: sanitize_line(root), sessions: sessions.len(), waiting });
-            rows.extend(sessions.into_iter().map(|(_, entry)| Row::Session(entry.item.session_id.clone())));
+            rows.extend(sessions.into_iter().map(|(_, entry)| Row::Session(Arc::clone(&entry.id))));
         }
         self.rows = rows;
         self.keep_selection();
@@ -199,7 +217,7 @@ impl SessionList {
     /// Finds the selected session again; without it, the one at its place is selected.
     fn keep_selection(&mut self) {
         let is_selected =
-            |row: &Row| matches!((row, &self.selected), (Row::Session(id), Some(selected)) if id == selected);
+            |row: &Row| matches!((row, &self.selected), (Row::Session(id), Some(selected)) if **id == **selected);
         if let Some(at) = self.rows.iter().position(is_selected) {
             self.position = at;
             return;
@@ -213,7 +231,7 @@ impl SessionList {
     fn select(&mut self, at: Option<usize>) {
         self.position = at.unwrap_or_default();
         self.selected = at.and_then(|at| self.rows.get(at)).and_then(|row| match row {
-            Row::Session(id) => Some(id.clone()),
+            Row::Session(id) => Some(id.to_string()),
             Row::Repository { .. } => None,
         });
     }

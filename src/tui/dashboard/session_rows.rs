@@ -12,21 +12,22 @@ use crate::display::session_words::age;
 use crate::kernel::command::Phase;
 use crate::tui::text::theme::Theme;
 
-/// From how many columns on the model is shown.
+/// From how many columns on the model and the cost are shown.
 const WITH_MODEL: u16 = 58;
 const HANDLE: usize = 7;
 const STATE: usize = 10;
 const AGE: usize = 5;
-const MODEL: usize = 16;
+const MODEL: usize = 14;
+const COST: usize = 9;
 
 /// Draws the list.
 pub(crate) fn draw(area: Area, shared: &Shared) -> Vec<Line<'static>> {
     let theme = &shared.theme;
     let list = &shared.sessions;
     let has_model = area.width >= WITH_MODEL;
-    let fixed = 2 + HANDLE + STATE + AGE + if has_model { MODEL + 1 } else { 0 };
+    let fixed = 2 + HANDLE + STATE + AGE + if has_model { MODEL + COST + 2 } else { 0 };
     let title = usize::from(area.width).saturating_sub(fixed).max(4);
-    let model = if has_model { " MODEL" } else { "" };
+    let model = if has_model { format!(" {} {:>COST$}", cell("MODEL", MODEL), "COST") } else { String::new() };
     let head = format!(
         "  {}{}{}{}{model}",
         cell("SESSION", HANDLE + 1).trim_end_matches('…'),
@@ -81,7 +82,8 @@ fn session(entry: &Entry, columns: &Columns, shared: &Shared) -> Line<'static> {
         Span::styled(cell(&entry.title, columns.title), text),
     ];
     if columns.has_model {
-        spans.push(Span::styled(format!(" {}", cell(&model(entry), MODEL)), theme.faint));
+        let cost = shared.sessions.cost(&entry.item.session_id);
+        spans.push(Span::styled(format!(" {} {cost:>COST$}", cell(&model(entry), MODEL)), theme.faint));
     }
     Line::from(spans)
 }

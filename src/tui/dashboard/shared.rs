@@ -8,7 +8,7 @@ use super::approval_list::ApprovalList;
 use super::model::{DashboardExit, DashboardSetup, Effect};
 use super::pane::{Answer, Area, ReportKind};
 use super::session_list::{MOST_SESSIONS, SessionList};
-use crate::client::{ApprovalsReply, Environment, Event, ListedApproval, Request, SessionPage};
+use crate::client::{ApprovalsReply, Environment, Event, ListedApproval, Request, SessionPage, StatsReply};
 use crate::display::sanitize::sanitize_line;
 use crate::tui::client_task::CallError;
 use crate::tui::model::{Connection, Millis};
@@ -20,6 +20,8 @@ const NEXT_PAGE: u64 = 1000;
 /// How often new sessions are looked for, which no event announces; and how often while the user looks elsewhere.
 const REFRESH_INTERVAL: Millis = 2000;
 const UNWATCHED_INTERVAL: Millis = 10_000;
+/// How often the cost of all sessions is read.
+const COSTS_INTERVAL: Millis = 30_000;
 /// How soon after an event the list is read.
 const REFRESH_PAUSE: Millis = 150;
 /// How long a message is shown.
@@ -61,6 +63,8 @@ pub(crate) struct Shared {
     /// The request for a page of the list, and whether it is the first one.
     page: Option<(u64, bool)>,
     listing: Option<u64>,
+    costs: Option<u64>,
+    costs_at: Millis,
 }
 
 impl Shared {
@@ -86,6 +90,8 @@ impl Shared {
             refresh_at: 0,
             page: None,
             listing: None,
+            costs: None,
+            costs_at: 0,
         }
     }
 
@@ -94,6 +100,7 @@ impl Shared {
         self.changes.clear();
         self.effects.clear();
         (self.page, self.listing, self.refresh_at) = (None, None, 0);
+        (self.costs, self.costs_at) = (None, 0);
         self.connection = Connection::Connected;
         std::mem::take(&mut self.unanswered)
     }
@@ -185,6 +192,10 @@ impl Shared {
         if self.listing.is_none() {
             self.listing = Some(self.read(Request::list_approvals(None)));
         }
+        if self.costs.is_none() && self.costs_at <= self.now && self.is_loaded {
+            self.costs_at = self.now + COSTS_INTERVAL;
+            self.costs = Some(self.read(Request::stats().with("bySession", true)));
+        }
     }
 
     /// Returns when something is due.
@@ -207,6 +218,12 @@ impl Shared {
         if self.listing.take_if(|number| *number == answer.number).is_some() {
             match answer.read::<ApprovalsReply>() {
                 Ok(reply) => self.list_approvals(&reply.approvals),
+                Err(error) => self.show_error(&error),
+            }
+        }
+        if self.costs.take_if(|number| *number == answer.number).is_some() {
+            match answer.read::<StatsReply>() {
+                Ok(reply) => self.sessions.set_costs(&reply.sessions),
                 Err(error) => self.show_error(&error),
             }
         }
@@ -234,6 +251,9 @@ impl Shared {
         self.approvals_changed(&before, is_new);
         if self.sessions.follow(event) {
             self.refresh_soon();
+        }
+        if event.ends_run() {
+            self.costs_at = 0;
         }
     }
 

@@ -203,6 +203,23 @@ fn sessions_are_grouped_by_repository_and_those_that_wait_come_first() {
 }
 
 #[test]
+fn the_cost_of_sessions_is_read_with_the_list_and_again_after_a_run() {
+    let mut screen = Screen::with((80, 24), &sessions(), &json!([]));
+    let (number, payload) = request(&screen.wait(2000), "get_stats");
+    assert_eq!(payload["bySession"], true);
+    screen.answer(number, &json!({"sessions": [{"sessionId": "sess_bbbb", "costMicroUsd": 1_234_500}]}));
+    let screen_text = screen.screen();
+    let row = screen_text.lines().find(|line| line.contains("bbbb")).unwrap();
+    assert!(row.ends_with("qwen3:8b         $1.2345"), "{row:?}");
+    let lists: Vec<_> = requests(&screen.wait(2000)).into_iter().map(|(number, _)| number).collect();
+    for number in lists {
+        screen.refuse(number, "X");
+    }
+    screen.event("sess_bbbb", "run_complete", json!({}));
+    request(&screen.wait(2000), "get_stats");
+}
+
+#[test]
 fn directories_are_looked_up_once() {
     let mut screen = Screen::new((80, 24));
     let effects = screen.answer(1, &json!({"sessions": sessions(), "nextCursor": null}));

@@ -16,9 +16,9 @@ pub use event::{Event, EventContent};
 pub use reply::{
     AckReply, ApprovalsReply, AttachReply, CompactReply, DeleteReply, ExcerptSegment, Grant, GrantsReply, HelloReply,
     IntegrityReply, JournalReply, LastRun, ListedApproval, Loss, MetricsReply, PiFile, QueueReply, QueuedMessage,
-    QueuedReply, ReloadReply, Replay, RepositoryInfo, RunReply, SandboxReply, SearchHit, SearchReply, SessionItem,
-    SessionMeta, SessionPage, SessionProblem, SessionSnapshot, SessionState, StartReply, StatsReply, StatsRow,
-    ToolStats, UserCommandReply,
+    QueuedReply, ReloadReply, Replay, RepositoryInfo, RunReply, SandboxReply, SearchHit, SearchReply, SessionCost,
+    SessionItem, SessionMeta, SessionPage, SessionProblem, SessionSnapshot, SessionState, StartReply, StatsReply,
+    StatsRow, ToolStats, UserCommandReply,
 };
 pub use request::{Environment, MESSAGE_BYTES, Request, RequestBody, RetrySafety};
 

@@ -227,6 +227,8 @@ replies! {
         rows: Vec<StatsRow>,
         /// The tools, most calls first.
         tools: Vec<ToolStats>,
+        /// The sessions with a known cost, if they were asked for.
+        sessions: Vec<SessionCost>,
         /// Whether every session is included.
         complete: bool,
         /// The number of sessions that are not.
@@ -269,6 +271,14 @@ replies! {
         approved: u64,
         /// Those that were denied.
         refused: u64,
+    }
+
+    /// The cost of one session.
+    struct SessionCost {
+        /// The session.
+        session_id: String,
+        /// Its cost in millionths of a US dollar, as far as it is known.
+        cost_micro_usd: u64,
     }
 
     /// The calls of one tool.

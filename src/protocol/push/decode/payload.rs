@@ -152,7 +152,8 @@ impl PayloadReader<'_, '_> {
     }
 
     fn stats(&self) -> Result<StatsQuery, RequestError> {
-        Ok(StatsQuery { since: self.fields.number("since")?, directory: self.searched_directory()? })
+        let by_session = self.fields.flag("bySession")?.unwrap_or(false);
+        Ok(StatsQuery { since: self.fields.number("since")?, directory: self.searched_directory()?, by_session })
     }
 
     fn searched_directory(&self) -> Result<Option<String>, RequestError> {

@@ -1,6 +1,7 @@
 //! Encodes the results of searches, and figures.
 
 use super::payload::Payload;
+use crate::kernel::id::SessionId;
 use crate::protocol::intent::SearchKind;
 use crate::protocol::push::wire::response as wire;
 use crate::protocol::reply::{SearchHit, SearchResults, StatsReport, StatsRow};
@@ -21,9 +22,14 @@ pub(super) fn stats(report: &StatsReport) -> Payload {
     Payload::of(&wire::StatsReply {
         rows: report.rows.iter().map(stats_item).collect(),
         tools: tool.collect(),
+        sessions: report.sessions.as_ref().map(|sessions| sessions.iter().map(session_cost).collect()),
         complete: report.coverage.complete,
         missing_sessions: report.coverage.missing,
     })
+}
+
+fn session_cost((session, cost): &(SessionId, u64)) -> wire::SessionCostItem<'_> {
+    wire::SessionCostItem { session_id: session.as_str(), cost_micro_usd: *cost }
 }
 
 fn hit(hit: &SearchHit) -> wire::SearchHitItem<'_> {

@@ -221,6 +221,8 @@ payloads! {
     struct StatsReply<'a> {
         rows: Vec<StatsItem<'a>>,
         tools: Vec<ToolStatsItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sessions: Option<Vec<SessionCostItem<'a>>>,
         complete: bool,
         missing_sessions: u64,
     }
@@ -251,6 +253,12 @@ payloads! {
         tool: &'a str,
         calls: u64,
         failures: u64,
+    }
+
+    /// The cost of one session.
+    struct SessionCostItem<'a> {
+        session_id: &'a str,
+        cost_micro_usd: u64,
     }
 
     /// `list_grants`
