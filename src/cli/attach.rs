@@ -18,7 +18,7 @@ use super::send::new_message_id;
 use super::view::{Echo, View};
 use crate::client::{Access, Client, Event, EventContent, Request, RequestError, SessionSnapshot};
 use crate::kernel::event::{EventKind, RunEvent};
-use crate::tui::{self, Leave, Options, StartPosition, SwitchTarget};
+use crate::tui::{self, Options, StartPosition, SwitchTarget, ViewExit};
 
 /// Follow a session and send messages to it
 #[derive(Debug, clap::Args)]
@@ -137,15 +137,15 @@ pub(super) struct SessionView {
 pub(super) async fn show_session(client: Client, view: SessionView, context: &mut Context) -> Result<Exit, CliError> {
     let (left, hint) = show_until_left(client, view, context).await?;
     match left {
-        Leave::Detached { is_running: true }
-        | Leave::Signalled { is_running: true }
-        | Leave::Interrupted { is_running: true } => context.console.note(&hint),
-        Leave::Detached { is_running: false }
-        | Leave::Signalled { is_running: false }
-        | Leave::Interrupted { is_running: false }
-        | Leave::Finished
-        | Leave::Switch { .. }
-        | Leave::Unwritable => {}
+        ViewExit::Detached { is_running: true }
+        | ViewExit::Signalled { is_running: true }
+        | ViewExit::Interrupted { is_running: true } => context.console.note(&hint),
+        ViewExit::Detached { is_running: false }
+        | ViewExit::Signalled { is_running: false }
+        | ViewExit::Interrupted { is_running: false }
+        | ViewExit::Finished
+        | ViewExit::Switch { .. }
+        | ViewExit::Unwritable => {}
     }
     Ok(Exit::SUCCESS)
 }
@@ -155,7 +155,7 @@ pub(super) async fn show_until_left(
     mut client: Client,
     view: SessionView,
     context: &mut Context,
-) -> Result<(Leave, String), CliError> {
+) -> Result<(ViewExit, String), CliError> {
     let SessionView { mut session, mut start, access, mut first_message } = view;
     let mut drafts = BTreeMap::new();
     loop {
@@ -173,7 +173,7 @@ pub(super) async fn show_until_left(
         let notices = context.route_notices();
         let hint = reattach_hint(&client, &session);
         match tui::run(client, options, notices, &mut |_| false).await? {
-            Leave::Switch { target, draft } => {
+            ViewExit::Switch { target, draft } => {
                 drafts.insert(session.clone(), draft);
                 client = context.client().await?;
                 start = StartPosition::NearEnd;
@@ -182,11 +182,11 @@ pub(super) async fn show_until_left(
                     SwitchTarget::New => start_like(&mut client, &session, context).await?,
                 };
             }
-            left @ (Leave::Detached { .. }
-            | Leave::Signalled { .. }
-            | Leave::Interrupted { .. }
-            | Leave::Finished
-            | Leave::Unwritable) => return Ok((left, hint)),
+            left @ (ViewExit::Detached { .. }
+            | ViewExit::Signalled { .. }
+            | ViewExit::Interrupted { .. }
+            | ViewExit::Finished
+            | ViewExit::Unwritable) => return Ok((left, hint)),
         }
     }
 }

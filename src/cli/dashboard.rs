@@ -13,7 +13,7 @@ use super::exit::{CliError, Exit};
 use super::{chain, ids, overview};
 use crate::client::Access;
 use crate::tui::dashboard::{self, Connections, Dashboard, DashboardExit, DashboardSetup, ReportKind, Reports};
-use crate::tui::{Leave, StartPosition};
+use crate::tui::{StartPosition, ViewExit};
 
 /// Shows the dashboard, and the sessions that the user opens in it.
 pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
@@ -47,8 +47,10 @@ pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
             DashboardExit::Start(directory) => start(directory, context).await,
         };
         match shown {
-            Ok(Leave::Signalled { .. } | Leave::Unwritable) => return Ok(Exit::SUCCESS),
-            Ok(Leave::Detached { .. } | Leave::Interrupted { .. } | Leave::Finished | Leave::Switch { .. }) => {}
+            Ok(ViewExit::Signalled { .. } | ViewExit::Unwritable) => return Ok(Exit::SUCCESS),
+            Ok(
+                ViewExit::Detached { .. } | ViewExit::Interrupted { .. } | ViewExit::Finished | ViewExit::Switch { .. },
+            ) => {}
             // Without a daemon there is nothing to come back to.
             Err(error) if error.exit() == Exit::UNAVAILABLE => return Err(error),
             Err(error) => dashboard.show_hint(&format!("error: {}", chain(&error))),
@@ -56,7 +58,7 @@ pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     }
 }
 
-async fn start(directory: String, context: &mut Context) -> Result<Leave, CliError> {
+async fn start(directory: String, context: &mut Context) -> Result<ViewExit, CliError> {
     let mut client = context.client().await?;
     let args = ChatArgs::in_directory(PathBuf::from(directory));
     let session = chat::start(&args, &mut client, context).await?;
@@ -64,7 +66,7 @@ async fn start(directory: String, context: &mut Context) -> Result<Leave, CliErr
     show(session, context).await
 }
 
-async fn show(session: String, context: &mut Context) -> Result<Leave, CliError> {
+async fn show(session: String, context: &mut Context) -> Result<ViewExit, CliError> {
     let (start, access) = (StartPosition::NearEnd, Access::Full);
     let view = SessionView { session, start, access, first_message: None };
     let client = context.client().await?;

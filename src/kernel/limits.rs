@@ -10,7 +10,7 @@ pub struct Limits {
     /// How many settled gates are kept, so that a late vote is distinguished from a vote on an unknown gate.
     pub settled_gates: usize,
     /// How many gates that belong to no run may be open.
-    pub standing_gates: usize,
+    pub gates_without_run: usize,
     /// How many granted rules the run and the session each keep; the oldest are dropped first.
     pub granted: usize,
     /// How many messages may be queued behind a run.
@@ -43,7 +43,7 @@ impl Default for Limits {
             reserve: 4096,
             idempotency_keys: 10_000,
             settled_gates: 1_000,
-            standing_gates: 64,
+            gates_without_run: 64,
             granted: 200,
             queue: 100,
             steers: 100,

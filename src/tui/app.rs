@@ -15,8 +15,8 @@ use super::client_task::{AutoDecision, Call, Report, serve};
 use super::clock::{now, wait_until};
 use super::files;
 use super::key_reader::KEYS;
-use super::model::{Departure, Effect, Input, Model, Setup};
-use super::options::{Leave, Options, StartPosition, TuiError};
+use super::model::{Effect, Input, LeaveReason, Model, Setup};
+use super::options::{Options, StartPosition, TuiError, ViewExit};
 use super::screen_writer::Screens;
 use super::scrolled;
 use super::signals::{Signal, Signals};
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     options: Options,
     notices: UnboundedReceiver<Notice>,
     observe: &mut (dyn FnMut(&Event) -> bool + Send),
-) -> Result<Leave, TuiError> {
+) -> Result<ViewExit, TuiError> {
     let snapshot = client.request(Request::session_snapshot(&options.session)).await?;
     let (seen, history_end) = match &options.start {
         StartPosition::Run(_) => (0, 0),
@@ -154,7 +154,7 @@ impl App {
         &mut self,
         mut notices: UnboundedReceiver<Notice>,
         observe: &mut (dyn FnMut(&Event) -> bool + Send),
-    ) -> Result<Leave, TuiError> {
+    ) -> Result<ViewExit, TuiError> {
         let mut effects = self.first_calls();
         loop {
             if let Some(leave) = self.perform(std::mem::take(&mut effects)).await? {
@@ -219,7 +219,7 @@ impl App {
         report: Report,
         observe: &mut (dyn FnMut(&Event) -> bool + Send),
         effects: &mut Vec<Effect>,
-    ) -> Result<Option<Leave>, TuiError> {
+    ) -> Result<Option<ViewExit>, TuiError> {
         let mut next = Some(report);
         let mut count = 0;
         while let Some(report) = next.take() {
@@ -237,7 +237,7 @@ impl App {
                         self.model.card.iter_mut().for_each(|card| card.is_sent = true);
                     }
                     if is_over {
-                        return Ok(Some(Leave::Finished));
+                        return Ok(Some(ViewExit::Finished));
                     }
                 }
                 Report::Approvals(approvals) => effects.extend(self.apply(Input::Approvals(approvals))),
@@ -287,19 +287,19 @@ impl App {
     }
 
     /// Performs effects; returns how the view ends, if it does.
-    async fn perform(&mut self, effects: Vec<Effect>) -> Result<Option<Leave>, TuiError> {
+    async fn perform(&mut self, effects: Vec<Effect>) -> Result<Option<ViewExit>, TuiError> {
         for effect in effects {
             match effect {
                 // Without the task the daemon is lost, which the task reports.
                 Effect::Call(number, call) => drop(self.calls.send((number, call))),
-                Effect::Leave(Departure::Detached) => return Ok(Some(self.detached())),
-                Effect::Leave(Departure::Signalled) => {
-                    return Ok(Some(Leave::Signalled { is_running: self.model.run.is_some() }));
+                Effect::Leave(LeaveReason::Detached) => return Ok(Some(self.detached())),
+                Effect::Leave(LeaveReason::Signalled) => {
+                    return Ok(Some(ViewExit::Signalled { is_running: self.model.run.is_some() }));
                 }
-                Effect::Leave(Departure::Interrupted) => {
-                    return Ok(Some(Leave::Interrupted { is_running: self.model.run.is_some() }));
+                Effect::Leave(LeaveReason::Interrupted) => {
+                    return Ok(Some(ViewExit::Interrupted { is_running: self.model.run.is_some() }));
                 }
-                Effect::Switch(target) => return Ok(Some(Leave::Switch { target, draft: String::new() })),
+                Effect::Switch(target) => return Ok(Some(ViewExit::Switch { target, draft: String::new() })),
                 Effect::Suspend => self.suspend().await?,
                 Effect::ListFiles(directory) => {
                     let sender = self.files.0.clone();
@@ -316,8 +316,8 @@ impl App {
         Ok(None)
     }
 
-    const fn detached(&self) -> Leave {
-        Leave::Detached { is_running: self.model.run.is_some() }
+    const fn detached(&self) -> ViewExit {
+        ViewExit::Detached { is_running: self.model.run.is_some() }
     }
 
     fn request_drawing(&mut self, pause: Duration) {
@@ -412,15 +412,15 @@ impl App {
     }
 
     /// Takes the draft along if another session is shown next.
-    fn keep_draft(&mut self, left: Leave) -> Leave {
-        let Leave::Switch { target, .. } = left else { return left };
+    fn keep_draft(&mut self, left: ViewExit) -> ViewExit {
+        let ViewExit::Switch { target, .. } = left else { return left };
         let text = format!("left the session {}; Ctrl-P lists it", self.model.handle);
         self.model.transcript.note(Style::Faint, &text, self.model.now);
-        Leave::Switch { target, draft: self.model.composer.discard() }
+        ViewExit::Switch { target, draft: self.model.composer.discard() }
     }
 
     /// Removes the region; what was written and not sent is printed, so that it is not lost.
-    async fn finish(&mut self, outcome: Result<Leave, TuiError>) -> Result<Leave, TuiError> {
+    async fn finish(&mut self, outcome: Result<ViewExit, TuiError>) -> Result<ViewExit, TuiError> {
         let now = self.model.now;
         self.model.transcript.close(now);
         let outcome = outcome.map(|left| self.keep_draft(left));
@@ -438,15 +438,17 @@ impl App {
         let drawn = self.draw_last().await;
         let left = outcome?;
         match (left, drawn) {
-            (left @ (Leave::Finished | Leave::Switch { .. }), drawn) => drawn.map(|()| left),
+            (left @ (ViewExit::Finished | ViewExit::Switch { .. }), drawn) => drawn.map(|()| left),
             // A terminal that is gone or takes no output needs no report.
-            (Leave::Interrupted { .. }, Err(_)) => Ok(Leave::Interrupted { is_running: false }),
-            (Leave::Detached { .. } | Leave::Signalled { .. } | Leave::Unwritable, Err(_)) => Ok(Leave::Unwritable),
+            (ViewExit::Interrupted { .. }, Err(_)) => Ok(ViewExit::Interrupted { is_running: false }),
+            (ViewExit::Detached { .. } | ViewExit::Signalled { .. } | ViewExit::Unwritable, Err(_)) => {
+                Ok(ViewExit::Unwritable)
+            }
             (
-                left @ (Leave::Detached { .. }
-                | Leave::Signalled { .. }
-                | Leave::Interrupted { .. }
-                | Leave::Unwritable),
+                left @ (ViewExit::Detached { .. }
+                | ViewExit::Signalled { .. }
+                | ViewExit::Interrupted { .. }
+                | ViewExit::Unwritable),
                 Ok(()),
             ) => Ok(left),
         }

@@ -1,7 +1,7 @@
 //! The `/` commands: verbs of `push` for the session that is shown.
 
 use super::client_task::{Call, CallReply};
-use super::model::{Departure, Effect, FollowUp, Model};
+use super::model::{Effect, FollowUp, LeaveReason, Model};
 use crate::display::sanitize::{escape_line, sanitize_line};
 use crate::display::style::Style;
 
@@ -70,7 +70,7 @@ pub(crate) fn execute(model: &mut Model, text: &str) -> Vec<Effect> {
             vec![model.call(Call::Compact { instructions }, draft)]
         }
         "/rename" if !rest.is_empty() => vec![model.call(Call::Rename { name: rest }, draft)],
-        "/detach" => vec![Effect::Leave(Departure::Detached)],
+        "/detach" => vec![Effect::Leave(LeaveReason::Detached)],
         "/end" => vec![model.call(Call::End, draft)],
         "/steer" | "/rename" => {
             model.composer.restore(text);

@@ -11,7 +11,7 @@ use super::client_task::Call;
 use super::commands;
 use super::completion::{Completion, wants_files};
 use super::editor::{Editor, Movement};
-use super::model::{Departure, Effect, Focus, FollowUp, Millis, Model};
+use super::model::{Effect, Focus, FollowUp, LeaveReason, Millis, Model};
 use super::options::SwitchTarget;
 use super::palette::{Palette, PaletteAction, PaletteEntry};
 use super::scrolled;
@@ -87,7 +87,7 @@ fn switch(model: &mut Model, target: SwitchTarget) -> Vec<Effect> {
 pub(crate) fn interrupt(model: &mut Model) -> Vec<Effect> {
     let is_second = model.interrupted_at.is_some_and(|before| model.now.saturating_sub(before) < SECOND_INTERRUPT);
     if is_second {
-        return vec![Effect::Leave(Departure::Interrupted)];
+        return vec![Effect::Leave(LeaveReason::Interrupted)];
     }
     model.interrupted_at = Some(model.now);
     if model.read_only {
@@ -124,7 +124,7 @@ pub(crate) fn global(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
     match key.code {
         KeyCode::Char('c') => Some(interrupt(model)),
         KeyCode::Char('d') if model.composer.is_empty() && !is_entering => {
-            Some(vec![Effect::Leave(Departure::Detached)])
+            Some(vec![Effect::Leave(LeaveReason::Detached)])
         }
         KeyCode::Char('n') if !model.read_only => Some(switch(model, SwitchTarget::New)),
         KeyCode::Char('p') if model.palette.take().is_some() => Some(Vec::new()),

@@ -41,6 +41,6 @@ mod writer;
 mod tests;
 
 pub(crate) use app::run;
-pub(crate) use options::{Leave, Options, StartPosition, SwitchTarget, TuiError};
+pub(crate) use options::{Options, StartPosition, SwitchTarget, TuiError, ViewExit};
 pub(crate) use terminal::is_usable;
 pub(crate) use text::theme::Theme;

@@ -63,7 +63,7 @@ pub(crate) enum Effect {
     /// Send a request.
     Call(u64, Call),
     /// Leave the view.
-    Leave(Departure),
+    Leave(LeaveReason),
     /// Suspend the process.
     Suspend,
     /// List the files of a directory.
@@ -78,7 +78,7 @@ pub(crate) enum Effect {
 
 /// How the user left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Departure {
+pub(crate) enum LeaveReason {
     /// The run continues.
     Detached,
     /// By a signal that ends the program; the run continues.
@@ -243,7 +243,7 @@ pub(crate) struct Model {
     /// The last error of the run, which its summary often repeats.
     pub(crate) last_error: String,
     /// The view ends as soon as no request is pending.
-    pub(crate) leaving: Option<(Departure, Millis)>,
+    pub(crate) leaving: Option<(LeaveReason, Millis)>,
     /// Events up to this seq are history.
     pub(crate) history_end: u64,
     /// The last event.

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     pub(crate) first_message: Option<String>,
     /// What was written in this session before, and not sent.
     pub(crate) draft: Option<String>,
-    /// Whether the view may end with [`Leave::Switch`].
+    /// Whether the view may end with [`ViewExit::Switch`].
     pub(crate) can_switch: bool,
     /// Decides approvals by a policy.
     pub(crate) auto_decision: Option<AutoDecision>,
@@ -50,7 +50,7 @@ pub(crate) enum SwitchTarget {
 
 /// How the view ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub(crate) enum ViewExit {
     /// The user wants another session.
     Switch {
         /// The session.

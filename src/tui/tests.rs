@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::card::Card;
 use super::client_task::{Call, CallError, CallReply};
-use super::model::{Departure, Effect, Focus, Input, Model, Setup};
+use super::model::{Effect, Focus, Input, LeaveReason, Model, Setup};
 use super::options::SwitchTarget;
 use super::text::theme::Theme;
 use super::update::{next_tick, update};
@@ -141,7 +141,7 @@ fn nobody_leaves_before_a_message_is_confirmed() {
     drop(screen.key(KeyCode::Enter));
     assert_eq!(screen.control('d'), []);
     let left = screen.input(Input::Reply { number: 1, reply: Ok(CallReply::Done) });
-    assert_eq!(left, [Effect::Leave(Departure::Detached)]);
+    assert_eq!(left, [Effect::Leave(LeaveReason::Detached)]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn ctrl_d_keeps_a_draft_and_ctrl_c_twice_leaves() {
     assert!(screen.model.composer.is_empty(), "the history has it");
     screen.wait(2500);
     assert_eq!(screen.control('c'), []);
-    assert_eq!(screen.control('c'), [Effect::Leave(Departure::Interrupted)]);
+    assert_eq!(screen.control('c'), [Effect::Leave(LeaveReason::Interrupted)]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::card::ARMING_MILLIS;
 use super::client_task::{Call, CallError, CallReply};
 use super::commands;
 use super::keys;
-use super::model::{Connection, Departure, Effect, Focus, FollowUp, Input, Millis, Model, PendingCall, QueueEntry};
+use super::model::{Connection, Effect, Focus, FollowUp, Input, LeaveReason, Millis, Model, PendingCall, QueueEntry};
 use super::scrolled;
 use super::session_events::{self, refresh_card};
 use crate::client::Notice;
@@ -47,7 +47,7 @@ pub(crate) fn update(model: &mut Model, input: Input, now: Millis) -> Vec<Effect
             keys::refresh_completion(model)
         }
         Input::Interrupt => keys::interrupt(model),
-        Input::Detach => vec![Effect::Leave(Departure::Signalled)],
+        Input::Detach => vec![Effect::Leave(LeaveReason::Signalled)],
         Input::Suspend => vec![Effect::Suspend],
         Input::Tick => tick(model),
     };

@@ -6,7 +6,7 @@ mod fixture;
 use fixture::{Fixture, LIMITS, after, anonymous, command, in_session, keyed, stored_with_effect, with_other_content};
 use pushd::kernel::command_log::{
     CommandLogLimits, CommandOutcome, CommandRecord, Effect, Input, RateClass, RowId, Scheduling, StoredCommand,
-    Submission, Ticket,
+    Submission, SubmissionId,
 };
 use pushd::kernel::id::{Fingerprint, SessionId};
 use pushd::kernel::rate::RateLimits;
@@ -34,8 +34,8 @@ fn a_stored_command_is_answered_when_its_outcome_is_on_disk_and_written_at_once_
     assert_eq!(fixture.submit(stored_with_effect(1, "a")), ["accepted 1", "run 1"]);
     assert_eq!(fixture.submit(stored_with_effect(2, "b")), ["accepted 2", "keep b"], "it runs behind the first");
     assert_eq!(fixture.succeed(1, "r"), ["settle 1 ok r"]);
-    assert_eq!(fixture.apply(Input::OutcomePersisted(Ticket(1))), ["finished 1 ok r", "run 2"]);
-    let committed = Input::FinishedWithEffect(Ticket(2), CommandOutcome::succeeded("r", None));
+    assert_eq!(fixture.apply(Input::OutcomePersisted(SubmissionId(1))), ["finished 1 ok r", "run 2"]);
+    let committed = Input::FinishedWithEffect(SubmissionId(2), CommandOutcome::succeeded("r", None));
     assert_eq!(fixture.apply(committed), ["finished 2 ok r"], "its effect has stored it");
 }
 
@@ -44,7 +44,7 @@ fn an_outcome_that_cannot_be_written_is_still_reported() {
     let mut fixture = Fixture::new();
     fixture.submit(stored_with_effect(1, "a"));
     fixture.succeed(1, "r");
-    assert_eq!(fixture.apply(Input::OutcomeFailed(Ticket(1))), ["finished 1 ok r"]);
+    assert_eq!(fixture.apply(Input::OutcomeFailed(SubmissionId(1))), ["finished 1 ok r"]);
     assert_eq!(fixture.submit(stored_with_effect(2, "a")), ["accepted 2", "finished 2 again ok r"]);
 }
 
@@ -166,9 +166,12 @@ fn a_new_name_of_a_stored_command_is_written_before_it_is_answered() {
     fixture.submit(keyed("k", stored_with_effect(1, "a")));
     fixture.submit(keyed("k", stored_with_effect(2, "b")));
     fixture.succeed(1, "r");
-    assert_eq!(fixture.apply(Input::OutcomePersisted(Ticket(1))), ["finished 1 ok r", "settle 2 ok r"]);
+    assert_eq!(fixture.apply(Input::OutcomePersisted(SubmissionId(1))), ["finished 1 ok r", "settle 2 ok r"]);
     assert_eq!(fixture.submit(stored_with_effect(3, "b")), ["accepted 3"], "it is under way until it is written");
-    assert_eq!(fixture.apply(Input::OutcomePersisted(Ticket(2))), ["finished 2 again ok r", "finished 3 again ok r"]);
+    assert_eq!(
+        fixture.apply(Input::OutcomePersisted(SubmissionId(2))),
+        ["finished 2 again ok r", "finished 3 again ok r"]
+    );
 }
 
 #[test]
@@ -284,7 +287,7 @@ fn a_late_report_does_not_change_a_time_limit_that_is_being_written() {
     let words = fixture.deadline_in(50);
     assert!(words.iter().any(|word| word.starts_with("settle 1 failed late")), "{words:?}");
     assert_eq!(fixture.succeed(1, "late"), [""; 0]);
-    let effects = fixture.apply(Input::OutcomePersisted(Ticket(1)));
+    let effects = fixture.apply(Input::OutcomePersisted(SubmissionId(1)));
     assert!(effects[0].starts_with("finished 1 failed late"), "{effects:?}");
 }
 
@@ -428,7 +431,7 @@ fn after_a_restart_active_commands_have_failed_and_outcomes_are_replayed() {
     assert_eq!(fixture.submit(command(1, "a")), ["accepted 1", "finished 1 again ok r"]);
     assert_eq!(fixture.submit(command(2, "b")), ["accepted 2", "finished 2 again failed Interrupted"]);
     fixture.submit(command(3, "c"));
-    let effects = fixture.log.apply(Input::Finished(Ticket(3), CommandOutcome::succeeded("r", None)), Now(101));
+    let effects = fixture.log.apply(Input::Finished(SubmissionId(3), CommandOutcome::succeeded("r", None)), Now(101));
     let rows: Vec<u64> = effects
         .iter()
         .filter_map(|effect| if let Effect::PersistOutcomeLater(it) = effect { Some(it.record.row.0) } else { None })
@@ -462,7 +465,7 @@ fn a_command_whose_dependencies_fail_one_by_the_other_ends_once() {
     fixture.submit(after(&["a", "b"], stored_with_effect(3, "c")));
     let ended = fixture.fail(1, "e");
     assert_eq!(ended.iter().filter(|word| word.starts_with("settle 3")).count(), 1, "{ended:?}");
-    assert_eq!(fixture.apply(Input::OutcomePersisted(Ticket(3))).len(), 1);
+    assert_eq!(fixture.apply(Input::OutcomePersisted(SubmissionId(3))).len(), 1);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use model::{Model, format_error};
 use pushd::kernel::command_log::record::quoted_id;
 use pushd::kernel::command_log::{
     CommandLog, CommandLogLimits, CommandName, CommandOutcome, CommandRecord, Effect, Input, OutcomeRecord,
-    Persistence, RateClass, ReplyBody, Scheduling, StoredCommand, Submission, Ticket,
+    Persistence, RateClass, ReplyBody, Scheduling, StoredCommand, Submission, SubmissionId,
 };
 use pushd::kernel::id::{Fingerprint, SessionId};
 use pushd::kernel::rate::RateLimits;
@@ -91,10 +91,10 @@ struct Walk {
     deferred: Vec<DeferredWrite>,
     /// Writes in flight; a write whose record is deleted meanwhile (`None`) is confirmed all the same.
     pending_admissions: Vec<Option<Arc<CommandRecord>>>,
-    pending_outcomes: Vec<(Ticket, Option<OutcomeRecord>)>,
+    pending_outcomes: Vec<(SubmissionId, Option<OutcomeRecord>)>,
     /// The running commands, with the identity that is stored with their effect.
-    running: Vec<(Ticket, Option<Arc<CommandRecord>>)>,
-    abandoned: Vec<Ticket>,
+    running: Vec<(SubmissionId, Option<Arc<CommandRecord>>)>,
+    abandoned: Vec<SubmissionId>,
 }
 
 impl Walk {
@@ -163,7 +163,7 @@ impl Walk {
             (0..dependencies).filter_map(|_| self.random.pick(ids).map(|id| (*id).into())).collect();
         let place = session.map_or(0, |name| u128::from(name.as_bytes()[0]));
         Submission {
-            ticket: Ticket(self.tickets),
+            ticket: SubmissionId(self.tickets),
             name,
             key: key.map(Into::into),
             kind: format!("kind {variant}").into(),
@@ -211,9 +211,9 @@ impl Walk {
 
     /// Reports for an abandoned or unknown ticket, which must have no effect.
     fn report_unknown_ticket(&mut self) {
-        let ticket = self.abandoned.pop().unwrap_or(Ticket(self.tickets + 1_000_000));
+        let ticket = self.abandoned.pop().unwrap_or(SubmissionId(self.tickets + 1_000_000));
         let input = match self.random.below(2) {
-            0 => Input::OutcomePersisted(Ticket(self.tickets + 1_000_000)),
+            0 => Input::OutcomePersisted(SubmissionId(self.tickets + 1_000_000)),
             _ => Input::Finished(ticket, self.outcome()),
         };
         let effects = self.log.apply(input, self.now);

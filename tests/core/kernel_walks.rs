@@ -45,7 +45,7 @@ const LIMITS: Limits = Limits {
     reserve: 5,
     idempotency_keys: 4,
     settled_gates: 3,
-    standing_gates: 2,
+    gates_without_run: 2,
     granted: 2,
     queue: 2,
     steers: 2,

@@ -8,7 +8,7 @@ use crate::cli::ids;
 use crate::cli::report::{Progress, Report};
 use crate::cli::sanitize::sanitize_line;
 use crate::client::{Access, Client};
-use crate::tui::{self, Leave, Options, StartPosition};
+use crate::tui::{self, Options, StartPosition, ViewExit};
 
 /// Shows a run that has started until it ends or the user leaves; returns its report and the exit code.
 pub(super) async fn follow(
@@ -41,13 +41,13 @@ pub(super) async fn follow(
     .await;
     let outcome = match left {
         Err(error) => Err(error.into()),
-        Ok(Leave::Interrupted { .. }) => Ok(Exit::CANCELLED),
-        Ok(Leave::Detached { .. } | Leave::Signalled { .. }) => {
+        Ok(ViewExit::Interrupted { .. }) => Ok(Exit::CANCELLED),
+        Ok(ViewExit::Detached { .. } | ViewExit::Signalled { .. }) => {
             context.console.note(&hint);
             Ok(Exit::SUCCESS)
         }
-        Ok(Leave::Unwritable | Leave::Switch { .. }) => Ok(Exit::SUCCESS),
-        Ok(Leave::Finished) => match report.progress() {
+        Ok(ViewExit::Unwritable | ViewExit::Switch { .. }) => Ok(Exit::SUCCESS),
+        Ok(ViewExit::Finished) => match report.progress() {
             Progress::Finished(exit) => Ok(exit),
             Progress::Running | Progress::Unknown => Err(CliError::OutcomeLost),
         },

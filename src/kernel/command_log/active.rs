@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::time::Now;
 use super::record::{CommandOutcome, CommandRecord};
-use super::submission::{ErrorFormatter, Persistence, Scheduling, Submission, Ticket};
+use super::submission::{ErrorFormatter, Persistence, Scheduling, Submission, SubmissionId};
 
 /// A command between its admission and its end.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct ActiveCommand {
     /// The dependencies that have not finished.
     pub(super) unmet: Vec<Dependency>,
     /// The commands that depend on it.
-    pub(super) dependents: Vec<Ticket>,
+    pub(super) dependents: Vec<SubmissionId>,
     /// The submissions that repeat it and wait for its outcome.
     pub(super) duplicates: Vec<Duplicate>,
     /// Its entry in the set of deadlines.
@@ -45,7 +45,7 @@ pub(super) enum CommandState {
 /// A command that another depends on.
 #[derive(Debug)]
 pub(super) struct Dependency {
-    pub(super) ticket: Ticket,
+    pub(super) ticket: SubmissionId,
     /// The id by which the dependent command names it.
     pub(super) id: Arc<str>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Dependency {
 /// A repetition of a command in flight.
 #[derive(Debug)]
 pub(super) struct Duplicate {
-    pub(super) ticket: Ticket,
+    pub(super) ticket: SubmissionId,
     pub(super) name: Arc<str>,
     /// Its record, if some of its names are new.
     pub(super) record: Option<Arc<CommandRecord>>,

@@ -8,7 +8,7 @@ use super::error::{AdmissionRefusal, CommandError, MatchedBy};
 use super::name_index::Location;
 use super::outcome_cache::FinishedCommand;
 use super::record::{CommandOutcome, CommandRecord, Kind, ReplyBody};
-use super::submission::{Persistence, RateClass, Scheduling, Submission, Ticket};
+use super::submission::{Persistence, RateClass, Scheduling, Submission, SubmissionId};
 use super::{CommandLog, Effect};
 
 /// The classification of a submission.
@@ -249,7 +249,7 @@ impl CommandLog {
     }
 
     /// Starts a command that waits for nothing more, or starts the dependency timeout of one that waits for others.
-    pub(super) fn try_start(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
+    pub(super) fn try_start(&mut self, ticket: SubmissionId, now: Now, fx: &mut Vec<Effect>) {
         let Some(command) = self.active.get_mut(&ticket) else { return };
         let has_turn =
             command.scheduling == Scheduling::Bypass || self.lanes.is_turn_of(&command.record, command.scheduling);
@@ -274,7 +274,7 @@ impl CommandLog {
         }
     }
 
-    pub(super) fn set_deadline(&mut self, ticket: Ticket, deadline: Option<Now>) {
+    pub(super) fn set_deadline(&mut self, ticket: SubmissionId, deadline: Option<Now>) {
         let Some(command) = self.active.get_mut(&ticket) else { return };
         if let Some(before) = std::mem::replace(&mut command.deadline, deadline) {
             self.deadlines.remove(&(before, ticket));

@@ -11,14 +11,20 @@ use super::error::CommandError;
 use super::name_index::Location;
 use super::outcome_cache::FinishedCommand;
 use super::record::{CommandOutcome, CommandRecord, OutcomeRecord};
-use super::submission::{Persistence, Scheduling, Ticket};
+use super::submission::{Persistence, Scheduling, SubmissionId};
 use super::{CommandLog, Effect};
 
 /// Commands that fail because a dependency failed.
-type FailureQueue = VecDeque<(Ticket, CommandOutcome)>;
+type FailureQueue = VecDeque<(SubmissionId, CommandOutcome)>;
 
 impl CommandLog {
-    pub(super) fn handle_finished(&mut self, ticket: Ticket, outcome: CommandOutcome, now: Now, fx: &mut Vec<Effect>) {
+    pub(super) fn handle_finished(
+        &mut self,
+        ticket: SubmissionId,
+        outcome: CommandOutcome,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) {
         if self.active.get(&ticket).is_some_and(ActiveCommand::is_running) {
             self.complete(ticket, outcome, false, now, fx);
         }
@@ -26,7 +32,7 @@ impl CommandLog {
 
     pub(super) fn handle_finished_with_effect(
         &mut self,
-        ticket: Ticket,
+        ticket: SubmissionId,
         outcome: CommandOutcome,
         now: Now,
         fx: &mut Vec<Effect>,
@@ -38,7 +44,7 @@ impl CommandLog {
     }
 
     /// The outcome was written or could not be; in both cases it is published.
-    pub(super) fn outcome_persisted(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
+    pub(super) fn outcome_persisted(&mut self, ticket: SubmissionId, now: Now, fx: &mut Vec<Effect>) {
         let mut failing = FailureQueue::new();
         self.publish(ticket, now, &mut failing, fx);
         self.complete_all(failing, now, fx);
@@ -75,7 +81,7 @@ impl CommandLog {
             self.names.unbind(&done.record, Location::Finished(slot));
         }
         let own = |command: &ActiveCommand| command.record.session.as_ref() == Some(session);
-        let under_way: Vec<Ticket> =
+        let under_way: Vec<SubmissionId> =
             self.active.iter().filter(|(_, command)| own(command)).map(|(ticket, _)| *ticket).collect();
         for ticket in under_way {
             self.forget_names(ticket);
@@ -85,7 +91,7 @@ impl CommandLog {
     /// Completes a command, and fails those that depend on it if it failed.
     pub(super) fn complete(
         &mut self,
-        ticket: Ticket,
+        ticket: SubmissionId,
         outcome: CommandOutcome,
         replayed: bool,
         now: Now,
@@ -105,7 +111,7 @@ impl CommandLog {
 
     fn complete_one(
         &mut self,
-        ticket: Ticket,
+        ticket: SubmissionId,
         (outcome, replayed): (CommandOutcome, bool),
         now: Now,
         failing: &mut FailureQueue,
@@ -141,7 +147,7 @@ impl CommandLog {
     }
 
     /// Sends the outcome of a command to everyone who waits for it, and caches it.
-    fn publish(&mut self, ticket: Ticket, now: Now, failing: &mut FailureQueue, fx: &mut Vec<Effect>) {
+    fn publish(&mut self, ticket: SubmissionId, now: Now, failing: &mut FailureQueue, fx: &mut Vec<Effect>) {
         if !self.active.get(&ticket).is_some_and(ActiveCommand::is_settling) {
             return;
         }
@@ -180,8 +186,8 @@ impl CommandLog {
     /// Informs a command that one of its dependencies has ended.
     fn resolve_dependency(
         &mut self,
-        ticket: Ticket,
-        other: Ticket,
+        ticket: SubmissionId,
+        other: SubmissionId,
         outcome: &CommandOutcome,
         now: Now,
         failing: &mut FailureQueue,
@@ -218,7 +224,7 @@ impl CommandLog {
     }
 
     /// Removes the names of a command in flight and of its repetitions.
-    fn forget_names(&mut self, ticket: Ticket) {
+    fn forget_names(&mut self, ticket: SubmissionId) {
         let Some(command) = self.active.get_mut(&ticket) else { return };
         command.retained = false;
         let records = command.duplicates.iter().filter_map(|duplicate| duplicate.record.clone());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::AdmissionRefusal;
 use super::record::{CommandOutcome, CommandRecord, OutcomeRecord, RowId};
-use super::submission::Ticket;
+use super::submission::SubmissionId;
 
 /// One action for the driver.
 ///
@@ -13,29 +13,29 @@ use super::submission::Ticket;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Reply that the command was not admitted; announce nothing.
-    Refuse(Ticket, AdmissionRefusal),
+    Refuse(SubmissionId, AdmissionRefusal),
     /// Announce that the command was admitted.
-    Accept(Ticket),
+    Accept(SubmissionId),
     /// Persist the admission of a command that has to wait; nothing waits for that.
     PersistAdmission(Arc<CommandRecord>),
     /// Announce that the command has started, and execute it; answer with `Finished`, or with `FinishedWithEffect` if
     /// its outcome was committed together with its effect.
     Run {
         /// The submission.
-        ticket: Ticket,
+        ticket: SubmissionId,
         /// The identity to store with the effect.
         record: Option<Arc<CommandRecord>>,
     },
     /// The command has timed out: stop it if possible. Its later reports are ignored.
-    Abandon(Ticket),
+    Abandon(SubmissionId),
     /// Write the outcome, and answer with `OutcomePersisted` or `OutcomeFailed`. The outcome is announced after that.
-    PersistOutcome(Ticket, OutcomeRecord),
+    PersistOutcome(SubmissionId, OutcomeRecord),
     /// Write the outcome soon; nothing waits for it.
     PersistOutcomeLater(OutcomeRecord),
     /// Announce the end of the command, then reply to it.
     Finish {
         /// The submission.
-        ticket: Ticket,
+        ticket: SubmissionId,
         /// Its outcome.
         outcome: CommandOutcome,
         /// Whether the outcome comes from an earlier execution of the same command.

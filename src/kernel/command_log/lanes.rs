@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::super::id::SessionId;
 use super::record::{CommandRecord, RowId};
-use super::submission::{Scheduling, Ticket};
+use super::submission::{Scheduling, SubmissionId};
 
 /// All lanes that are not empty.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct Lanes {
 /// A command in its lane.
 #[derive(Debug, Clone, Copy)]
 struct LaneEntry {
-    ticket: Ticket,
+    ticket: SubmissionId,
     scheduling: Scheduling,
     running: bool,
 }
@@ -36,7 +36,7 @@ impl LaneEntry {
 
 impl Lanes {
     /// Adds a command to its lane; a bypassing command belongs to none.
-    pub(super) fn enter(&mut self, record: &CommandRecord, ticket: Ticket, scheduling: Scheduling) {
+    pub(super) fn enter(&mut self, record: &CommandRecord, ticket: SubmissionId, scheduling: Scheduling) {
         if scheduling != Scheduling::Bypass {
             let entry = LaneEntry { ticket, scheduling, running: false };
             self.lanes.entry(record.session.clone()).or_default().insert(record.row, entry);
@@ -44,7 +44,7 @@ impl Lanes {
     }
 
     /// Marks a command as running, and returns the reads that may start because of it.
-    pub(super) fn start(&mut self, record: &CommandRecord) -> Vec<Ticket> {
+    pub(super) fn start(&mut self, record: &CommandRecord) -> Vec<SubmissionId> {
         let Some(lane) = self.lanes.get_mut(&record.session) else { return Vec::new() };
         let Some(entry) = lane.get_mut(&record.row) else { return Vec::new() };
         entry.running = true;
@@ -52,7 +52,7 @@ impl Lanes {
     }
 
     /// Removes a command from its lane, and returns the commands that may start because of it.
-    pub(super) fn leave(&mut self, record: &CommandRecord) -> Vec<Ticket> {
+    pub(super) fn leave(&mut self, record: &CommandRecord) -> Vec<SubmissionId> {
         let Some(lane) = self.lanes.get_mut(&record.session) else { return Vec::new() };
         let Some(left) = lane.remove(&record.row) else { return Vec::new() };
         if lane.is_empty() {
@@ -83,15 +83,15 @@ impl Lanes {
 }
 
 /// Returns the commands of a lane that may start.
-fn runnable(lane: &BTreeMap<RowId, LaneEntry>) -> Vec<Ticket> {
-    let mut tickets: Vec<Ticket> = first_change(lane).into_iter().collect();
+fn runnable(lane: &BTreeMap<RowId, LaneEntry>) -> Vec<SubmissionId> {
+    let mut tickets: Vec<SubmissionId> = first_change(lane).into_iter().collect();
     let reads = lane.values().take_while(|entry| entry.lets_reads_pass());
     tickets.extend(reads.filter(|entry| !entry.running).map(|entry| entry.ticket));
     tickets
 }
 
 /// Returns the first command of a lane if it is a write that has not started.
-fn first_change(lane: &BTreeMap<RowId, LaneEntry>) -> Option<Ticket> {
+fn first_change(lane: &BTreeMap<RowId, LaneEntry>) -> Option<SubmissionId> {
     let (_, first) = lane.first_key_value()?;
     (first.scheduling != Scheduling::Read && !first.running).then_some(first.ticket)
 }

@@ -41,7 +41,9 @@ pub use effect::Effect;
 pub use error::{AdmissionRefusal, CommandError, MatchedBy};
 pub use limits::CommandLogLimits;
 pub use record::{CommandOutcome, CommandRecord, Kind, OutcomeRecord, ReplyBody, RowId, StoredCommand};
-pub use submission::{CommandName, ErrorFormatter, Input, Persistence, RateClass, Scheduling, Submission, Ticket};
+pub use submission::{
+    CommandName, ErrorFormatter, Input, Persistence, RateClass, Scheduling, Submission, SubmissionId,
+};
 
 use active::ActiveCommand;
 use lanes::Lanes;
@@ -56,14 +58,14 @@ pub struct CommandLog {
     /// The rate limiter for control commands.
     control_rate: RateLimiter,
     /// The commands in flight.
-    active: BTreeMap<Ticket, ActiveCommand>,
+    active: BTreeMap<SubmissionId, ActiveCommand>,
     /// How many repetitions wait for commands in flight.
     waiting_duplicates: usize,
     /// The outcomes of finished commands.
     outcomes: OutcomeCache,
     names: NameIndex,
     lanes: Lanes,
-    deadlines: BTreeSet<(Now, Ticket)>,
+    deadlines: BTreeSet<(Now, SubmissionId)>,
     next_row: u64,
     shutting_down: bool,
     refused_as_busy: u64,

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::super::id::SessionId;
 use super::outcome_cache::OutcomeSlot;
 use super::record::CommandRecord;
-use super::submission::Ticket;
+use super::submission::SubmissionId;
 
 /// Where a command is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Location {
     /// It is in flight, or repeats one that is.
-    Active(Ticket),
+    Active(SubmissionId),
     /// It has finished.
     Finished(OutcomeSlot),
 }

@@ -8,13 +8,13 @@ use super::record::{CommandOutcome, Kind};
 
 /// The driver's number for one submission, unique in the lifetime of a command log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
+pub struct SubmissionId(pub u64);
 
 /// A command that a client sent.
 #[derive(Debug, Clone)]
 pub struct Submission {
     /// The number under which the driver expects the reply.
-    pub ticket: Ticket,
+    pub ticket: SubmissionId,
     /// Its name.
     pub name: CommandName,
     /// Its idempotency key, scoped by session, or to commands without one.
@@ -93,13 +93,13 @@ pub enum Input {
     /// A client sent a command.
     Submit(Box<Submission>),
     /// A running command has ended. The input is ignored if the command has timed out.
-    Finished(Ticket, CommandOutcome),
+    Finished(SubmissionId, CommandOutcome),
     /// A running command has ended, and its outcome is committed with its effect.
-    FinishedWithEffect(Ticket, CommandOutcome),
+    FinishedWithEffect(SubmissionId, CommandOutcome),
     /// The outcome of an [`Effect::PersistOutcome`](super::Effect::PersistOutcome) is written.
-    OutcomePersisted(Ticket),
+    OutcomePersisted(SubmissionId),
     /// The outcome could not be written. The sender gets it nevertheless, and it is cached until a restart.
-    OutcomeFailed(Ticket),
+    OutcomeFailed(SubmissionId),
     /// The time of [`CommandLog::next_deadline`](super::CommandLog::next_deadline) has come.
     Deadline,
     /// A session is being deleted: its outcomes are removed, and new ones are not stored.

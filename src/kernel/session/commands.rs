@@ -91,7 +91,7 @@ impl Session {
             Command::Audit { seen } => self.audit(caller, seen, now, fx),
             Command::PrepareFork { at } => self.prepare_fork(caller, at),
             Command::OpenFork(fork) => self.open_fork(caller, *fork, now, fx),
-            Command::OpenGate(proposal) => self.open_standing_gate(*proposal, now, fx),
+            Command::OpenGate(proposal) => self.open_gate_without_run(*proposal, now, fx),
         }
     }
 

@@ -94,12 +94,12 @@ impl Session {
     }
 
     /// Opens a gate that belongs to no run. Its decision is an event and nothing else.
-    pub(super) fn open_standing_gate(&mut self, proposal: GateProposal, now: Now, fx: &mut Effects) -> Reply {
+    pub(super) fn open_gate_without_run(&mut self, proposal: GateProposal, now: Now, fx: &mut Effects) -> Reply {
         self.ensure_open()?;
         if self.state.gates.contains_key(&proposal.gate) || self.state.settled_gates.contains(&proposal.gate) {
             return Err(Refusal::GateExists);
         }
-        if self.state.gates.values().filter(|gate| gate.run.is_none()).count() >= self.limits.standing_gates {
+        if self.state.gates.values().filter(|gate| gate.run.is_none()).count() >= self.limits.gates_without_run {
             return Err(Refusal::TooManyGates);
         }
         let question = GateQuestion {

@@ -11,13 +11,13 @@ use std::task::{Context, Poll, Waker};
 
 use super::operations::{self, Execution, ExecutionResult};
 use super::service::CommandService;
-use crate::kernel::command_log::Ticket;
+use crate::kernel::command_log::SubmissionId;
 use crate::protocol::operation::Operation;
 use crate::protocol::operation_result::OperationError;
 
 /// A command that the log has started.
 pub(super) struct StartedCommand {
-    pub(super) ticket: Ticket,
+    pub(super) ticket: SubmissionId,
     pub(super) execution: Execution,
 }
 
@@ -48,7 +48,7 @@ fn poll_once(service: &CommandService, work: &mut Work) -> Option<ExecutionResul
     }
 }
 
-fn spawn(service: &Arc<CommandService>, ticket: Ticket, work: Work) {
+fn spawn(service: &Arc<CommandService>, ticket: SubmissionId, work: Work) {
     let mut guard = ExecutionGuard { service: Arc::clone(service), ticket, result: None };
     let task = tokio::spawn(async move {
         let result = work.await;
@@ -80,7 +80,7 @@ fn internal_error(service: &CommandService) -> ExecutionResult {
 /// Reports the end of an execution; dropped before that, it reports an internal error.
 struct ExecutionGuard {
     service: Arc<CommandService>,
-    ticket: Ticket,
+    ticket: SubmissionId,
     result: Option<ExecutionResult>,
 }
 

@@ -6,7 +6,7 @@ use tokio::task::AbortHandle;
 
 use super::peer::Peer;
 use crate::journal::Durability;
-use crate::kernel::command_log::{CommandName, CommandOutcome, ErrorFormatter, Submission, Ticket};
+use crate::kernel::command_log::{CommandName, CommandOutcome, ErrorFormatter, Submission, SubmissionId};
 use crate::protocol::command_protocol::{CommandLifecycle, CommandResponse, Notice};
 use crate::protocol::intent::RequestTag;
 use crate::protocol::operation::CommandRequest;
@@ -96,7 +96,7 @@ pub(super) fn body_of(outcome: &CommandOutcome) -> &str {
 
 /// Returns the submission of a command to the log.
 pub(super) fn submission(
-    ticket: Ticket,
+    ticket: SubmissionId,
     request: &SubmittedCommand,
     name: CommandName,
     format_error: ErrorFormatter,

@@ -27,7 +27,7 @@ use super::shell_breaker::ShellBreakers;
 use super::store;
 use crate::journal::{CommitError, Durability, Journal, ReadError};
 use crate::kernel::command::Snapshot;
-use crate::kernel::command_log::{CommandLog, CommandName, CommandOutcome, CommandRecord, Effect, Input, Ticket};
+use crate::kernel::command_log::{CommandLog, CommandName, CommandOutcome, CommandRecord, Effect, Input, SubmissionId};
 use crate::kernel::id::ConnectionId;
 use crate::kernel::time::Now;
 use crate::protocol::command_protocol::{CommandProtocol, LifecycleStage, Notice};
@@ -61,7 +61,7 @@ pub(in crate::runtime) struct CommandService {
 
 struct Inner {
     log: CommandLog,
-    pending: BTreeMap<Ticket, Pending>,
+    pending: BTreeMap<SubmissionId, Pending>,
     tickets: u64,
     /// The commands that the log has started and that are not executed yet.
     started: Vec<StartedCommand>,
@@ -249,7 +249,7 @@ impl CommandService {
     ) {
         let mut inner = self.lock();
         inner.tickets += 1;
-        let ticket = Ticket(inner.tickets);
+        let ticket = SubmissionId(inner.tickets);
         let name = match &tag.request_id {
             Some(id) => CommandName::Client(id.as_str().into()),
             None => CommandName::Generated(format!("anon:{}:{}", self.started_at, ticket.0).into()),
@@ -272,7 +272,11 @@ impl CommandService {
     }
 
     /// Passes the result of a command to the log, and returns the commands that start.
-    pub(super) fn finish_execution(self: &Arc<Self>, ticket: Ticket, result: ExecutionResult) -> Vec<StartedCommand> {
+    pub(super) fn finish_execution(
+        self: &Arc<Self>,
+        ticket: SubmissionId,
+        result: ExecutionResult,
+    ) -> Vec<StartedCommand> {
         let mut inner = self.lock();
         if let Some(pending) = inner.pending.get_mut(&ticket) {
             (pending.notices, pending.durability) = (result.notices, result.durability);
@@ -282,7 +286,7 @@ impl CommandService {
     }
 
     /// Records the task of a command that could not be executed at once.
-    pub(super) fn record_task(&self, ticket: Ticket, task: AbortHandle) {
+    pub(super) fn record_task(&self, ticket: SubmissionId, task: AbortHandle) {
         match self.lock().pending.get_mut(&ticket) {
             Some(pending) => pending.task.spawned(task),
             // It has timed out.
@@ -348,7 +352,7 @@ impl CommandService {
     /// Passes the result of the commit of an outcome to the log.
     fn report_commit(
         self: &Arc<Self>,
-        ticket: Ticket,
+        ticket: SubmissionId,
         stored: tokio::sync::oneshot::Receiver<Result<(), CommitError>>,
     ) {
         let service = Arc::clone(self);
@@ -365,13 +369,13 @@ impl CommandService {
         });
     }
 
-    fn announce(&self, inner: &Inner, ticket: Ticket, step: LifecycleStage<'_>) {
+    fn announce(&self, inner: &Inner, ticket: SubmissionId, step: LifecycleStage<'_>) {
         if let Some(pending) = inner.pending.get(&ticket) {
             self.broadcast(&self.protocol.lifecycle(&pending.lifecycle(), step));
         }
     }
 
-    fn run(self: &Arc<Self>, inner: &mut Inner, ticket: Ticket, record: Option<Arc<CommandRecord>>) {
+    fn run(self: &Arc<Self>, inner: &mut Inner, ticket: SubmissionId, record: Option<Arc<CommandRecord>>) {
         let Some(pending) = inner.pending.get(&ticket) else { return };
         self.metrics.executed();
         let execution = Execution {
@@ -386,7 +390,7 @@ impl CommandService {
         inner.started.push(StartedCommand { ticket, execution });
     }
 
-    fn finish(&self, inner: &mut Inner, ticket: Ticket, outcome: &CommandOutcome, replayed: bool) {
+    fn finish(&self, inner: &mut Inner, ticket: SubmissionId, outcome: &CommandOutcome, replayed: bool) {
         let Some(pending) = inner.pending.remove(&ticket) else { return };
         let error = (!outcome.success).then(|| body_of(outcome));
         let stage = LifecycleStage::Finished { error, session_version: outcome.version, replayed };

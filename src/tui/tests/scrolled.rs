@@ -4,7 +4,7 @@ use crossterm::event::KeyCode;
 use serde_json::json;
 
 use super::{Screen, plain, question};
-use crate::tui::model::{Departure, Effect, Focus, Input};
+use crate::tui::model::{Effect, Focus, Input, LeaveReason};
 use crate::tui::scrolled;
 use crate::tui::update::next_tick;
 
@@ -149,7 +149,7 @@ fn ctrl_c_cancels_ctrl_d_leaves_and_ctrl_p_returns() {
     drop(screen.key(KeyCode::PageUp));
     let number = screen.model.next_call - 2;
     drop(screen.input(Input::Reply { number, reply: Ok(crate::tui::client_task::CallReply::Done) }));
-    assert_eq!(screen.control('d'), [Effect::Leave(Departure::Detached)]);
+    assert_eq!(screen.control('d'), [Effect::Leave(LeaveReason::Detached)]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use pushd::kernel::command_log::{
     CommandError, CommandLog, CommandLogLimits, CommandName, CommandOutcome, Effect, Input, Persistence, RateClass,
-    ReplyBody, Scheduling, StoredCommand, Submission, Ticket,
+    ReplyBody, Scheduling, StoredCommand, Submission, SubmissionId,
 };
 use pushd::kernel::id::{Fingerprint, SessionId};
 use pushd::kernel::rate::RateLimits;
@@ -49,12 +49,12 @@ impl Fixture {
 
     /// The command of this ticket succeeds.
     pub(crate) fn succeed(&mut self, ticket: u64, result: &str) -> Vec<String> {
-        self.apply(Input::Finished(Ticket(ticket), CommandOutcome::succeeded(result, None)))
+        self.apply(Input::Finished(SubmissionId(ticket), CommandOutcome::succeeded(result, None)))
     }
 
     /// The command of this ticket fails.
     pub(crate) fn fail(&mut self, ticket: u64, error: &str) -> Vec<String> {
-        self.apply(Input::Finished(Ticket(ticket), CommandOutcome::failed(error)))
+        self.apply(Input::Finished(SubmissionId(ticket), CommandOutcome::failed(error)))
     }
 
     /// Fires the deadline, which must be due `millis` from now.
@@ -68,7 +68,7 @@ impl Fixture {
 /// The simplest command: it waits for its turn and is persisted lazily.
 pub(crate) fn command(ticket: u64, id: &str) -> Submission {
     Submission {
-        ticket: Ticket(ticket),
+        ticket: SubmissionId(ticket),
         name: CommandName::Client(id.into()),
         key: None,
         kind: "work".into(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pushd::kernel::command_log::record::quoted_id;
 use pushd::kernel::command_log::{
     AdmissionRefusal, CommandError, CommandLogLimits, CommandOutcome, CommandRecord, Effect, Input, MatchedBy,
-    OutcomeRecord, Persistence, RateClass, ReplyBody, Scheduling, StoredCommand, Submission, Ticket,
+    OutcomeRecord, Persistence, RateClass, ReplyBody, Scheduling, StoredCommand, Submission, SubmissionId,
 };
 use pushd::kernel::id::{Fingerprint, SessionId};
 use pushd::kernel::rate::RateExceeded;
@@ -30,7 +30,7 @@ enum Phase {
 
 #[derive(Debug)]
 struct Cmd {
-    ticket: Option<Ticket>,
+    ticket: Option<SubmissionId>,
     /// The names that currently resolve to this command.
     id: Option<Arc<str>>,
     key: Option<Arc<str>>,
@@ -430,7 +430,7 @@ impl Model {
     }
 
     /// The sender of a command gets its outcome.
-    fn check_finished(&mut self, input: &Input, ticket: Ticket, outcome: &CommandOutcome, replayed: bool) {
+    fn check_finished(&mut self, input: &Input, ticket: SubmissionId, outcome: &CommandOutcome, replayed: bool) {
         let at = self.active(ticket).expect("it is under way");
         let committed = matches!(input, Input::FinishedWithEffect(own, _) if *own == ticket);
         let unwritten = !self.cmds[at].remembered || self.cmds[at].persistence == Persistence::Cached || committed;
@@ -600,7 +600,7 @@ impl Model {
         self.cmds.iter().position(known)
     }
 
-    fn active(&self, ticket: Ticket) -> Option<usize> {
+    fn active(&self, ticket: SubmissionId) -> Option<usize> {
         self.cmds.iter().position(|cmd| cmd.ticket == Some(ticket) && is_active(cmd))
     }
 

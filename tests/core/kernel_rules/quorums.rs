@@ -209,7 +209,7 @@ fn only_eligible_participants_vote_where_a_gate_names_some() {
 #[test]
 fn gates_of_no_run_are_limited_and_an_observer_opens_none() {
     let mut fixture = Fixture::with_humans(&[("ann", Role::Observer)]);
-    let limit = Limits::default().standing_gates;
+    let limit = Limits::default().gates_without_run;
     for _ in 0..limit {
         assert_eq!(fixture.open_gate(Quorum::Any(1)), Ok(Answer::GateOpened));
     }

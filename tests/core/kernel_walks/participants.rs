@@ -36,7 +36,7 @@ impl Walk {
     pub(super) fn participant_command(&mut self) -> Command {
         let participant = self.some_participant();
         match self.random.below(16) {
-            9..=11 => self.standing_gate(),
+            9..=11 => self.gate_without_run(),
             12..=14 => self.post(),
             15 => Command::Audit { seen: Seq::ZERO },
             0..=3 => Command::Join(Box::new(Participant {

@@ -37,7 +37,7 @@ impl Walk {
         self.random.one_in(4).then(|| (0..self.random.below(4)).map(|_| self.some_participant()).collect())
     }
 
-    pub(super) fn standing_gate(&mut self) -> Command {
+    pub(super) fn gate_without_run(&mut self) -> Command {
         let gate = GateId::new(format!("standing-{}", self.random.below(30)));
         Command::OpenGate(Box::new(GateProposal {
             gate,

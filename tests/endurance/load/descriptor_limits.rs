@@ -30,22 +30,22 @@ fn the_daemon_raises_its_descriptor_limit_and_a_step_gets_the_original_one() {
 fn connections_cannot_take_the_descriptors_that_runs_need() {
     let daemon = LimitedDaemon::start(128, 128);
     let (mut client, session) = daemon.session();
-    let mut crowd = Vec::new();
-    let turned_away = (0..128).find(|_| match daemon.try_connect() {
+    let mut connections = Vec::new();
+    let refused = (0..128).find(|_| match daemon.try_connect() {
         Some(stream) => {
-            crowd.push(stream);
+            connections.push(stream);
             false
         }
         None => true,
     });
-    assert!(turned_away.is_some() && crowd.len() > 30, "{} clients were let in", crowd.len());
+    assert!(refused.is_some() && connections.len() > 30, "{} clients were accepted", connections.len());
     client.ping();
     for _ in 0..5 {
         assert_eq!(client.run(&session, "$ ls /proc/self/fd | wc -l\n")["outcome"], "success");
     }
-    drop(crowd.pop());
-    wait_for("somebody to be let in again", || daemon.try_connect().is_some());
-    drop(crowd);
+    drop(connections.pop());
+    wait_for("a connection to be accepted", || daemon.try_connect().is_some());
+    drop(connections);
     let (mut new, session) = wait_for_session(&daemon);
     assert_eq!(new.run(&session, "$ true\n")["outcome"], "success");
 }

@@ -118,9 +118,9 @@ fn one_connection_too_many_is_refused_until_another_closes() {
 #[test]
 fn many_silent_connections_do_not_block_the_local_socket() {
     let server = PiDaemon::with("", &[("PUSH_HANDSHAKE_SECONDS", "1")]);
-    let crowd: Vec<_> = (0..300).map(|_| connect(server.address)).collect();
+    let connections: Vec<_> = (0..300).map(|_| connect(server.address)).collect();
     server.daemon.connect().ping();
-    drop(crowd);
+    drop(connections);
     wait_until("somebody comes in", || server.try_socket("/", &[]).is_ok());
 }
 
