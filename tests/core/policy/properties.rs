@@ -1,6 +1,6 @@
 //! Properties of any text. `PUSH_FUZZ_SEED` sets the first seed.
 
-use pushd::agent::policy::Decision::{Allow, Ask};
+use pushd::agent::policy::Decision::Ask;
 use pushd::agent::policy::{Policy, RuleSource, Sandbox};
 use pushd::config::settings::Preset;
 use pushd::config::settings::rule::Rule;
@@ -55,8 +55,7 @@ fn a_command_over_an_analysis_limit_needs_approval() {
     for text in texts {
         let verdict = command(&policy(Preset::Trusted, &["allow: exec", "deny: exec(*y*z*)"]), &text, Sandbox::Full);
         let head: String = text.chars().take(20).collect();
-        let expected = if head.starts_with("echo {a,b}") { Allow } else { Ask };
-        assert_eq!(verdict.decision, expected, "{head}: {}", verdict.reason);
+        assert_eq!(verdict.decision, Ask, "{head}: {}", verdict.reason);
     }
 }
 
