@@ -1,5 +1,6 @@
 //! The request handler of one connection: it answers requests itself or passes them to their session.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::access::SessionAccess;
@@ -50,6 +51,8 @@ pub(super) struct RequestHandler {
     request_order: Arc<RequestOrder>,
     /// Set when the peer sends no more requests: those that wait for a change are answered.
     input_ended: Latch,
+    /// Whether a request waits for a change of the pending approvals.
+    waits_for_approvals: AtomicBool,
 }
 
 /// The obligation to answer a request: if it is dropped unanswered it answers `Interrupted`.
@@ -99,8 +102,18 @@ impl RequestHandler {
         let access = Arc::new(SessionAccess::new(peer.identity().clone(), outbox.id(), source, needs_token));
         let request_order = Arc::new(RequestOrder::new(server.hub().services().limits.pending_requests));
         let subscriptions = Arc::default();
-        let input_ended = Latch::new();
-        Self { server, protocol, commands, peer, outbox, access, subscriptions, request_order, input_ended }
+        Self {
+            server,
+            protocol,
+            commands,
+            peer,
+            outbox,
+            access,
+            subscriptions,
+            request_order,
+            input_ended: Latch::new(),
+            waits_for_approvals: AtomicBool::new(false),
+        }
     }
 
     pub(super) const fn server(&self) -> &Arc<Server> {
@@ -119,6 +132,17 @@ impl RequestHandler {
     /// Ends requests that wait for a change, because the peer sends no more requests.
     pub(super) fn end_waits(&self) {
         self.input_ended.set();
+    }
+
+    /// Waits until the pending approvals have another revision. A connection has one such wait: a further one is
+    /// answered at once, so that a change costs one answer for each connection.
+    async fn wait_for_approvals(&self, known: u64) -> Option<u64> {
+        if self.waits_for_approvals.swap(true, Ordering::AcqRel) {
+            return Some(*self.server.hub().services().approvals_revision.borrow());
+        }
+        let changed = queries::changed_approvals(&self.server, &self.input_ended, known).await;
+        self.waits_for_approvals.store(false, Ordering::Release);
+        changed
     }
 
     /// Submits a command to the command log.
@@ -215,7 +239,7 @@ impl RequestHandler {
             Intent::ListApprovals { session, known } => {
                 let revision = match known {
                     // Dropping the guard answers the request.
-                    Some(known) => match queries::changed_approvals(&self.server, &self.input_ended, known).await {
+                    Some(known) => match self.wait_for_approvals(known).await {
                         None => return,
                         changed @ Some(_) => changed,
                     },

@@ -210,8 +210,8 @@ pub(crate) struct Model {
     pub(crate) approvals: PendingApprovals,
     /// The card of the oldest one.
     pub(crate) card: Option<Card>,
-    /// How many approvals of other sessions are pending.
-    pub(crate) other_approvals: usize,
+    /// The ids of the pending approvals of other sessions.
+    pub(crate) other_approvals: BTreeSet<String>,
     /// The queued messages.
     pub(crate) queue: Vec<QueueEntry>,
     /// The selected queued message.
@@ -284,7 +284,7 @@ impl Model {
             usage: UsageTotal::default(),
             approvals: PendingApprovals::default(),
             card: None,
-            other_approvals: 0,
+            other_approvals: BTreeSet::new(),
             queue: Vec::new(),
             selected: 0,
             pending: BTreeMap::new(),

@@ -67,7 +67,7 @@ pub(crate) fn warnings(model: &Model) -> Vec<Span<'static>> {
             spans.push(Span::styled("! pushd was stopped; `push daemon start` starts it", model.theme.bad));
         }
     }
-    match model.other_approvals {
+    match model.other_approvals.len() {
         0 => {}
         1 => spans.push(Span::styled("! 1 approval in another session: /approvals", model.theme.attention)),
         count => {

@@ -394,13 +394,16 @@ fn another_session_is_chosen_from_a_list_and_a_new_one_is_started() {
 fn an_approval_of_another_session_is_counted_and_notified_once() {
     let mut screen = Screen::new();
     drop(screen.input(Input::Focus(false)));
-    let listed = json!([{"sessionId": "other", "approvalId": "a", "kind": "exec", "title": "t",
-        "summary": "s", "details": {}, "options": ["approve", "deny"], "expiresAt": 1, "callId": "c"}]);
-    let approvals = serde_json::from_value::<Vec<crate::client::ListedApproval>>(listed).unwrap();
+    let listed = |id: &str| {
+        let listed = json!([{"sessionId": "other", "approvalId": id, "kind": "exec", "title": "t",
+            "summary": "s", "details": {}, "options": ["approve", "deny"], "expiresAt": 1, "callId": "c"}]);
+        serde_json::from_value::<Vec<crate::client::ListedApproval>>(listed).unwrap()
+    };
     assert_eq!(next_tick(&screen.model), None, "an idle view does nothing");
-    for is_first in [true, false] {
-        let effects = screen.input(Input::Approvals(approvals.clone()));
-        assert_eq!(matches!(effects[..], [Effect::Notify(_)]), is_first, "{effects:?}");
+    // One that replaces another is new.
+    for (id, is_new) in [("a", true), ("a", false), ("b", true), ("b", false)] {
+        let effects = screen.input(Input::Approvals(listed(id)));
+        assert_eq!(matches!(effects[..], [Effect::Notify(_)]), is_new, "{effects:?}");
     }
     assert!(screen.region().contains("! 1 approval in another session"), "{}", screen.region());
 }

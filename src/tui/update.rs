@@ -1,5 +1,7 @@
 //! Changes the state of the view by one input. Pure: what has to be done is returned.
 
+use std::collections::BTreeSet;
+
 use super::card::ARMING_MILLIS;
 use super::client_task::{Call, CallError, CallReply};
 use super::commands;
@@ -176,7 +178,8 @@ fn succeeded(model: &mut Model, pending: PendingCall, reply: CallReply) -> Vec<E
 /// events.
 fn list_approvals(model: &mut Model, approvals: &[crate::client::ListedApproval]) -> Vec<Effect> {
     let (own, others): (Vec<_>, Vec<_>) = approvals.iter().partition(|approval| approval.session == model.session);
-    let is_new = others.len() > std::mem::replace(&mut model.other_approvals, others.len());
+    let others: BTreeSet<String> = others.iter().map(|approval| approval.question.gate.to_string()).collect();
+    let is_new = !others.is_subset(&std::mem::replace(&mut model.other_approvals, others.clone()));
     for approval in own {
         let id = approval.question.gate.as_str();
         // Events may have been faster than the list.

@@ -281,7 +281,7 @@ fn problems_and_the_state_of_the_connection() {
     compare("snapshot-after-a-gap", &mut screen);
     compare("read-only", &mut running(screen_of_observer()));
     let mut screen = wide();
-    screen.model.other_approvals = 2;
+    screen.model.other_approvals = ["a", "b"].map(str::to_owned).into();
     compare("approvals-of-other-sessions", &mut screen);
     let mut screen = running(wide());
     drop(screen.control('c'));

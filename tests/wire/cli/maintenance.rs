@@ -59,7 +59,7 @@ fn old_sessions_are_deleted_and_active_ones_are_listed() {
     assert_eq!(none, json!({"deleted": [], "skipped": [], "bytes": 0}));
     let result = home.push(&["delete", "--older-than", "0m", "--yes", "--json"]);
     assert_eq!(result.code, Some(1), "one stayed: {result:?}");
-    assert!(result.err.contains(&busy) && result.err.contains("cancel it first"), "{result:?}");
+    assert!(result.err.contains(&busy) && result.err.contains("`push cancel SESSION` cancels it"), "{result:?}");
     let report = result.json();
     assert_eq!(report["deleted"].as_array().unwrap().len(), 1);
     assert_eq!(report["skipped"][0]["sessionId"], busy.as_str());

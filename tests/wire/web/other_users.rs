@@ -43,7 +43,7 @@ fn another_user_connects_only_with_a_token() {
     assert_eq!(asks(NOBODY, "ptk_wrong"), "401");
     assert_eq!(asks(NOBODY, &secret), "101");
     let log = server.daemon.log();
-    assert!(log.contains("this server is for its own user"), "{log}");
+    assert!(log.contains("connections of other users need a token"), "{log}");
     // The throttle applies only to the user who tries too often.
     for _ in 0..10 {
         asks(NOBODY, "ptk_wrong");
