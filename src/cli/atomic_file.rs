@@ -13,22 +13,27 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     file.write_all(bytes).and_then(|()| file.commit()).map_err(unwritable)
 }
 
-/// A file that takes its name when it is complete, and is removed otherwise.
+/// A file that takes its name when it is complete, and is removed otherwise. A target that exists and is not a regular
+/// file, such as a pipe or a device, is written directly.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
     target: PathBuf,
-    temporary: PathBuf,
+    temporary: Option<PathBuf>,
     file: BufWriter<File>,
 }
 
 impl AtomicFile {
     /// Creates it beside its target. A symbolic link is followed, and the mode of an existing file is kept.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        if fs::metadata(path).is_ok_and(|existing| !existing.is_file()) {
+            let file = OpenOptions::new().write(true).open(path)?;
+            return Ok(Self { target: path.to_owned(), temporary: None, file: BufWriter::new(file) });
+        }
         // The target of a dangling link is unknown, so the link itself is replaced.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let temporary = temporary_path(&target)?;
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-        let created = Self { temporary, file: BufWriter::new(file), target };
+        let created = Self { temporary: Some(temporary), file: BufWriter::new(file), target };
         if let Ok(before) = fs::metadata(&created.target) {
             created.file.get_ref().set_permissions(before.permissions())?;
         }
@@ -38,8 +43,9 @@ impl AtomicFile {
     /// Syncs it and gives it its name.
     pub(crate) fn commit(mut self) -> io::Result<()> {
         self.file.flush()?;
+        let Some(temporary) = &self.temporary else { return Ok(()) };
         self.file.get_ref().sync_all()?;
-        fs::rename(&self.temporary, &self.target)
+        fs::rename(temporary, &self.target)
     }
 }
 
@@ -56,7 +62,7 @@ impl Write for AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         // Best effort, and nothing is there after a commit.
-        let _ = fs::remove_file(&self.temporary);
+        let _ = self.temporary.as_ref().map(fs::remove_file);
     }
 }
 
@@ -91,5 +97,20 @@ mod tests {
         assert!(replace(&taken, b"x").is_err());
         assert!(taken.join("precious").exists());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_pipe_is_written_and_stays_a_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || fs::read_to_string(path).unwrap()
+        });
+        replace(&path, b"text").unwrap();
+        assert_eq!(reader.join().unwrap(), "text");
+        assert!(!fs::metadata(&path).unwrap().is_file());
     }
 }

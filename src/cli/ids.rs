@@ -224,14 +224,15 @@ fn latest(known: &[KnownSession], is_meant: impl Fn(&KnownSession) -> bool) -> O
     meant.max_by_key(|session| (session.opened_at, &session.id)).map(|session| session.id.clone())
 }
 
-/// Finds a session; a complete id or name takes precedence over prefixes and handles.
+/// Finds a session; a complete id takes precedence over names and handles, and those over prefixes.
 fn find_session(typed: &str, known: &[KnownSession]) -> Result<String, NameError> {
     let longer = format!("{SESSION_PREFIX}{typed}");
     let begins = |id: &str| !typed.is_empty() && (id.starts_with(typed) || id.starts_with(&longer));
-    let ways: [&dyn Fn(&KnownSession) -> bool; 3] =
-        [&|session| session.id == typed, &|session| !typed.is_empty() && session.name == typed, &|session| {
-            begins(&session.id) || has_handle(&session.id, typed)
-        }];
+    let ways: [&dyn Fn(&KnownSession) -> bool; 3] = [
+        &|session| session.id == typed,
+        &|session| !typed.is_empty() && (session.name == typed || has_handle(&session.id, typed)),
+        &|session| begins(&session.id),
+    ];
     for way in ways {
         let found: Vec<&KnownSession> = known.iter().filter(|session| way(session)).collect();
         match found[..] {
@@ -295,7 +296,10 @@ mod tests {
             session("sess_01M7H53XBQKVC2NK5Z01NHAAAA", "8tgq"),
             session("sess_02M7H53XBQKVC2NK5Z01NHBBBB", "docs"),
         ];
-        assert_eq!(find_session("8tgq", &known), Ok(known[1].id.clone()), "a name wins");
+        assert!(
+            matches!(find_session("8tgq", &known), Err(NameError::Ambiguous { .. })),
+            "a name and the handle of another one"
+        );
         assert_eq!(find_session("h8tgq", &known), Ok(known[0].id.clone()));
         assert_eq!(find_session("02", &known), Ok(known[2].id.clone()));
         assert_eq!(find_session("sess_02", &known), Ok(known[2].id.clone()));

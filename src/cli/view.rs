@@ -15,7 +15,7 @@ use super::format::{
 use super::ids;
 use super::plan;
 use super::report::Denial;
-use super::sanitize::{Sanitizer, escape_line, sanitize, sanitize_line};
+use super::sanitize::{Sanitizer, escape, escape_line, sanitize, sanitize_line};
 use super::tool_results::format_result;
 use super::usage::UsageTotal;
 use crate::client::{Event, EventContent, SessionSnapshot};
@@ -345,7 +345,7 @@ impl View {
         };
         let mut text = self.end_line();
         self.last_invocation.clone_from(&words);
-        for (index, line) in sanitize(&words).lines().enumerate() {
+        for (index, line) in escape(&words).lines().enumerate() {
             let mark = if index == 0 { format!("{check}{prompt}") } else { "  ".to_owned() };
             text += &self.palette.paint(Style::Strong, &format!("{mark}{line}"));
             text.push('\n');

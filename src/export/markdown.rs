@@ -3,7 +3,7 @@
 use super::entry::{run_outcome_name, timestamp};
 use super::{Approval, Block, Content, Entry, NoticeLevel, Renderer, RunSummary, Survey, ToolCall, dollars, grouped};
 use crate::display::format::duration;
-use crate::display::sanitize::{sanitize, sanitize_line};
+use crate::display::sanitize::{escape, sanitize, sanitize_line};
 
 /// Writes Markdown.
 #[derive(Debug, Default)]
@@ -96,9 +96,9 @@ fn render_block(block: &Block, out: &mut String) {
 fn render_call(call: &ToolCall, out: &mut String) {
     if call.is_command {
         out.push('\n');
-        fence("sh", &call.title, out);
+        fence("sh", &escape(&call.title), out);
     } else {
-        *out += &format!("\n{}\n", code(&call.title));
+        *out += &format!("\n{}\n", code(&escape(&call.title)));
     }
     call.approvals.iter().for_each(|approval| render_approval(approval, out));
     if let Some(diff) = &call.diff {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::display::format::invocation;
 use crate::display::plan::{self, PlanStep};
-use crate::display::sanitize::{Sanitizer, sanitize, sanitize_line};
+use crate::display::sanitize::{Sanitizer, escape, sanitize, sanitize_line};
 use crate::kernel::event::{Intention, OutputStream, Purpose};
 
 /// How many lines of output are kept.
@@ -52,7 +52,7 @@ impl CallLog {
             Purpose::Work => (None, false),
         };
         let plan = plan::of_call(call);
-        Self { prompt, words: sanitize(&words), check, is_of_user, plan, started_at, ..Self::default() }
+        Self { prompt, words: escape(&words), check, is_of_user, plan, started_at, ..Self::default() }
     }
 
     /// Adds output and returns the completed lines.

@@ -27,7 +27,9 @@ pub(crate) struct CardRows {
 /// The mark before every row.
 const BAR: &str = "▌ ";
 /// The mark before text that a model or a file chose.
-pub(crate) const QUOTE: &str = "  │ ";
+const QUOTE: &str = "  │ ";
+/// The same before the rest of a line that is too long for one row, so that it does not look like a line of its own.
+const CONTINUED_QUOTE: &str = "  ┆ ";
 /// How many choices are shown at once.
 const SHOWN_CHOICES: usize = 9;
 
@@ -95,6 +97,11 @@ pub(crate) fn draw(context: &CardContext<'_>, card: &Card, height: usize) -> Car
     CardRows { rows: rows.collect(), cursor, hides_rows }
 }
 
+/// Returns what begins the further rows of a wrapped line of an approval.
+pub(crate) fn continuation(line: &Line<'_>) -> &'static str {
+    if line.to_string().starts_with(QUOTE) { CONTINUED_QUOTE } else { "    " }
+}
+
 /// Wraps the details and leaves out rows so that they fit; returns how many are left out.
 ///
 /// What the daemon says of an approval is left out last: where it happens, its risk, and why it is asked.
@@ -102,8 +109,7 @@ fn fit_details(details: &[Line<'_>], width: u16, room: usize) -> (Vec<Line<'stat
     let mut rows: Vec<(bool, Line<'static>)> = Vec::new();
     for line in details {
         let is_quoted = line.to_string().starts_with(QUOTE);
-        let hanging = if is_quoted { QUOTE } else { "    " };
-        rows.extend(wrap_line(line, width, hanging).into_iter().map(|row| (is_quoted, row)));
+        rows.extend(wrap_line(line, width, continuation(line)).into_iter().map(|row| (is_quoted, row)));
     }
     let surplus = rows.len().saturating_sub(room);
     if surplus == 0 {

@@ -9,6 +9,7 @@ use ratatui::style::Style as LineStyle;
 use ratatui::text::{Line, Span};
 
 use super::call_log::CallLog;
+use super::card_view::continuation;
 use super::painted::{self, DIFF_LINES, QuestionExtent};
 use super::row_log::RowLog;
 use super::text::markdown::MarkdownStream;
@@ -351,8 +352,9 @@ impl Transcript {
 
     fn print_question(&mut self, question: &GateQuestion, extent: QuestionExtent) {
         self.line(self.theme.attention, &format!("? {}", escape_line(&question.title)));
+        let width = self.text_width();
         let lines = painted::question(question, &self.theme, extent);
-        self.lines(lines);
+        self.rows.extend(lines.into_iter().flat_map(|line| wrap_line(&line, width, continuation(&line))));
     }
 
     fn print_plan(&mut self, steps: &[PlanStep]) {

@@ -1,6 +1,6 @@
 //! Renders tool calls, their diffs and their approvals.
 
-use super::escape::text;
+use super::escape::{command, text};
 use super::time;
 use crate::export::{Approval, ToolCall};
 use crate::kernel::event::{Decision, ToolOutcome};
@@ -17,9 +17,9 @@ pub(super) fn render_call(call: &ToolCall, out: &mut String) {
     };
     *out += &format!("<section class=\"{class}\">\n<p class=\"title\">");
     if call.is_command {
-        *out += &format!("<span class=\"prompt\">$ </span><code>{}</code>", text(&call.title));
+        *out += &format!("<span class=\"prompt\">$ </span><code>{}</code>", command(&call.title));
     } else {
-        *out += &format!("<code>{}</code>", text(&call.title));
+        *out += &format!("<code>{}</code>", command(&call.title));
     }
     if !call.result.is_empty() {
         *out += &format!(" <span class=\"result\">{}</span>", text(&call.result));
@@ -62,7 +62,7 @@ pub(super) fn render_approval(approval: &Approval, out: &mut String) {
         },
         None => ("pending", None),
     };
-    *out += &format!("<div class=\"approval {class}\"><p class=\"question\">{}</p>", text(&approval.question));
+    *out += &format!("<div class=\"approval {class}\"><p class=\"question\">{}</p>", command(&approval.question));
     for vote in &approval.votes {
         let word = match vote.decision {
             Decision::Approve => "vote to approve",

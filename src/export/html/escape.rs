@@ -24,6 +24,11 @@ pub(super) fn text(text: &str) -> String {
     escape(&visible(&sanitize(text)))
 }
 
+/// Escapes a command or a question: nothing of it is removed, because it says what ran.
+pub(super) fn command(text: &str) -> String {
+    escape(&visible(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +38,7 @@ mod tests {
         assert_eq!(text("<a href='x' b=\"y\">&"), "&lt;a href=&#39;x&#39; b=&quot;y&quot;&gt;&amp;");
         assert_eq!(text("\u{1b}[31mred\u{1b}[0m"), "red");
         assert!(!text("a\u{202e}b").contains('\u{202e}'));
+        let hidden = command("echo '\u{1b}]0;'; touch x; echo '\u{7}'");
+        assert!(hidden.contains("touch x") && !hidden.contains('\u{1b}'), "{hidden}");
     }
 }

@@ -15,7 +15,7 @@ use crate::display::approval::{Decision, PendingApproval, is_already_decided};
 use crate::display::sanitize::{escape_line, sanitize_line};
 use crate::display::session_words::age;
 use crate::tui::card::{ARMING_MILLIS, Card, CardAction};
-use crate::tui::card_view::{self, CardContext, CardRows, QUOTE};
+use crate::tui::card_view::{self, CardContext, CardRows};
 use crate::tui::keys::grants;
 use crate::tui::model::Millis;
 use crate::tui::painted::{self, QuestionExtent};
@@ -101,8 +101,7 @@ impl ApprovalsPane {
         let title = Line::from(Span::styled(format!("? {}", escape_line(&question.title)), shared.theme.attention));
         let mut lines = vec![title];
         lines.extend(painted::question(question, &shared.theme, QuestionExtent::Whole));
-        let hanging = |line: &Line<'_>| if line.to_string().starts_with(QUOTE) { QUOTE } else { "    " };
-        lines.iter().flat_map(|line| wrap_line(line, area.width, hanging(line))).collect()
+        lines.iter().flat_map(|line| wrap_line(line, area.width, card_view::continuation(line))).collect()
     }
 
     fn draw_whole(&self, first: usize, area: Area, shared: &Shared) -> Drawn {
