@@ -260,31 +260,63 @@ impl SearchIndex {
     /// Adds the new events of a session, page by page.
     async fn add_session(&self, journal: &Journal, session: &SessionId) -> Result<(), IndexError> {
         let _one_at_a_time = self.working.lock().await;
-        let Some(meta) = journal.meta(session.clone()).await? else { return Ok(()) };
-        let item = summary::ListedSession::parse(&meta.summary);
-        let (name, cwd) = item.map_or_else(Default::default, |item| (item.name.unwrap_or_default(), item.cwd));
-        let row = IndexedSession { id: session.clone(), name, cwd, updated_at: meta.updated_at };
-        let id = session.clone();
-        let Position { resume, context } = self.with_store(move |store| store.position(&id)).await?;
-        let (mut fold, mut after) = (Fold::new(context), resume);
-        let mut spent: Option<LinePage> = None;
+        let mut pass = None;
         loop {
-            let page = match journal.lines(session.clone(), after, PAGE_BYTES, spent.take()).await {
-                Err(ReadError::NoSuchSession { .. }) => return Ok(()),
-                page => page?,
-            };
-            add_lines(&mut fold, &page.bytes, after, Seq::new(u64::MAX));
-            let more = page.more && page.last > after;
-            after = page.last.max(after);
-            spent = Some(page);
-            let position = Position { resume: fold.resume().max(resume), context: fold.context() };
-            let (row, found) = (row.clone(), fold.take());
-            self.with_store(move |store| store.add(&row, &position, &found)).await?;
-            if !more {
+            pass = self.add_page(journal, session, pass).await?;
+            if pass.is_none() {
                 return Ok(());
             }
         }
     }
+
+    /// Adds the next page of a session, the first without a pass. Returns `None` after the last one.
+    async fn add_page(
+        &self,
+        journal: &Journal,
+        session: &SessionId,
+        pass: Option<Pass>,
+    ) -> Result<Option<Pass>, IndexError> {
+        let Some(meta) = journal.meta(session.clone()).await? else { return Ok(None) };
+        let mut pass = match pass {
+            Some(pass) => pass,
+            None => self.start_pass(session).await?,
+        };
+        let page = match journal.lines(session.clone(), pass.after, PAGE_BYTES, pass.spent.take()).await {
+            Err(ReadError::NoSuchSession { .. }) => return Ok(None),
+            page => page?,
+        };
+        add_lines(&mut pass.fold, &page.bytes, pass.after, Seq::new(u64::MAX));
+        let more = page.more && page.last > pass.after;
+        pass.after = page.last.max(pass.after);
+        pass.spent = Some(page);
+        let item = summary::ListedSession::parse(&meta.summary);
+        let (name, cwd) = item.map_or_else(Default::default, |item| (item.name.unwrap_or_default(), item.cwd));
+        // A session without the time of its last change is read on after a restart.
+        let updated_at = if more { Now(0) } else { meta.updated_at };
+        let row = IndexedSession { id: session.clone(), name, cwd, updated_at };
+        let position = Position { resume: pass.fold.resume().max(pass.resume), context: pass.fold.context() };
+        let found = pass.fold.take();
+        self.with_store(move |store| store.add(&row, &position, &found)).await?;
+        Ok(more.then_some(pass))
+    }
+
+    /// Starts a pass over the events of a session that are not indexed.
+    async fn start_pass(&self, session: &SessionId) -> Result<Pass, IndexError> {
+        let id = session.clone();
+        let Position { resume, context } = self.with_store(move |store| store.position(&id)).await?;
+        Ok(Pass { fold: Fold::new(context), resume, after: resume, spent: None })
+    }
+}
+
+/// A pass over the new events of a session.
+struct Pass {
+    fold: Fold,
+    /// Where it began.
+    resume: Seq,
+    /// The last event that was read.
+    after: Seq,
+    /// The page before, whose memory the next one uses.
+    spent: Option<LinePage>,
 }
 
 /// Keeps the index of a daemon up to date until the daemon shuts down.
@@ -361,3 +393,39 @@ const COLLECT_DELAY: Duration = Duration::from_millis(250);
 const PAGE_BYTES: usize = 256 * 1024;
 /// The number of sessions that one read lists.
 const SESSIONS_PER_READ: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::test_daemon::TestDaemon;
+    use crate::search::query::SearchQuery;
+    use crate::search::store::Filter;
+
+    /// Creates a session with two messages that do not fit one page.
+    async fn two_pages(daemon: &TestDaemon) -> SessionId {
+        let mut client = daemon.client().await;
+        let session = client.start().await;
+        for word in ["wombat", "numbat"] {
+            client.run(&session, &format!("{word} {}", "x ".repeat(PAGE_BYTES / 3))).await;
+        }
+        SessionId::from(session)
+    }
+
+    async fn finds(index: &SearchIndex, session: &SessionId, word: &str) -> bool {
+        let (query, ids) = (SearchQuery::parse(word).unwrap(), BTreeSet::from([session.clone()]));
+        let found = index.with_store(move |store| store.candidates(&query, &Filter::default(), &ids, 1));
+        !found.await.unwrap().is_empty()
+    }
+
+    #[tokio::test]
+    async fn a_stop_between_two_pages_loses_no_event() {
+        let daemon = TestDaemon::new();
+        let (session, services) = (two_pages(&daemon).await, daemon.server.hub().services());
+        let pass = services.index.add_page(&services.journal, &session, None).await.unwrap();
+        assert!(pass.is_some(), "there is another page");
+        let restarted = SearchIndex::new(&services.index.directory);
+        assert!(finds(&restarted, &session, "wombat").await && !finds(&restarted, &session, "numbat").await);
+        restarted.compare(&services.journal, || false).await.unwrap();
+        assert!(finds(&restarted, &session, "numbat").await);
+    }
+}
