@@ -234,10 +234,11 @@ impl SearchIndex {
 
     /// Compares all sessions with the index: removes deleted ones and adds what is missing, the oldest first.
     async fn compare(&self, journal: &Journal, closing: impl Fn() -> bool) -> Result<(), IndexError> {
-        let stored = list_sessions(journal).await?;
+        // The index first: a session that is created and indexed in between is not taken for deleted.
         let known: BTreeMap<SessionId, Now> = self
             .with_store(|store| Ok(store.sessions()?.into_iter().map(|known| (known.id, known.updated_at)).collect()))
             .await?;
+        let stored = list_sessions(journal).await?;
         let existing: BTreeSet<&SessionId> = stored.iter().map(|(id, _)| id).collect();
         for deleted in known.keys().filter(|id| !existing.contains(id)) {
             self.remove(deleted).await;
@@ -427,5 +428,34 @@ mod tests {
         assert!(finds(&restarted, &session, "wombat").await && !finds(&restarted, &session, "numbat").await);
         restarted.compare(&services.journal, || false).await.unwrap();
         assert!(finds(&restarted, &session, "numbat").await);
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_created_and_indexed_during_a_comparison_stays() {
+        let daemon = TestDaemon::new();
+        let services = daemon.server.hub().services();
+        let (index, other) = (&services.index, SearchIndex::new(&services.index.directory));
+        other.with_store(|_| Ok(())).await.unwrap();
+        let (slot, (release, released)) = (Arc::clone(&index.store), std::sync::mpsc::channel::<()>());
+        let (acquire, acquired) = tokio::sync::oneshot::channel();
+        let holder = std::thread::spawn(move || {
+            let _held = slot.lock().unwrap();
+            acquire.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        acquired.await.unwrap();
+        let create = async {
+            // The comparison waits for the index.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let session = SessionId::from(daemon.client().await.start().await);
+            other.add_session(&services.journal, &session).await.unwrap();
+            release.send(()).unwrap();
+            session
+        };
+        let (compared, session) = tokio::join!(index.compare(&services.journal, || false), create);
+        compared.unwrap();
+        holder.join().unwrap();
+        let known = index.with_store(|store| store.sessions()).await.unwrap();
+        assert_eq!(known.into_iter().map(|known| known.id).collect::<Vec<_>>(), [session]);
     }
 }
