@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
 use super::services::Services;
+use super::session_locks::SessionLocks;
 use crate::journal::{Journal, LinePage, ListQuery, ReadError};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
@@ -30,7 +31,11 @@ pub struct SearchIndex {
     changed: Mutex<BTreeSet<SessionId>>,
     wake: Notify,
     /// Held while a session is indexed, so that no event is added twice.
+    passes: SessionLocks,
+    /// Held while a page of a session is indexed, and while something is removed.
     working: tokio::sync::Mutex<()>,
+    /// Counts what was removed: a pass that finds another number begins again where the index ends.
+    removals: AtomicU64,
     /// Held by a pass over the changed sessions, so that a search sees everything that was noted before it.
     catching_up: tokio::sync::Mutex<()>,
     /// Set when every session was compared with the index.
@@ -73,7 +78,9 @@ impl SearchIndex {
             reader: Arc::default(),
             changed: Mutex::default(),
             wake: Notify::new(),
+            passes: SessionLocks::default(),
             working: tokio::sync::Mutex::default(),
+            removals: AtomicU64::new(0),
             catching_up: tokio::sync::Mutex::default(),
             complete: AtomicBool::new(false),
             backlog: AtomicU64::new(0),
@@ -145,6 +152,7 @@ impl SearchIndex {
     /// Removes a deleted session from the index, and its words from the files.
     pub async fn remove(&self, session: &SessionId) {
         let _one_at_a_time = self.working.lock().await;
+        self.removals.fetch_add(1, Ordering::AcqRel);
         let id = session.clone();
         if let Err(error) = self.with_store(move |store| store.remove(&id)).await {
             warn!(%session, %error, "cannot remove a session from the search index; building the index again");
@@ -155,6 +163,7 @@ impl SearchIndex {
     /// Removes the events that retention has removed from the index.
     pub async fn trim(&self, session: &SessionId, floor: Seq) {
         let _one_at_a_time = self.working.lock().await;
+        self.removals.fetch_add(1, Ordering::AcqRel);
         let id = session.clone();
         if let Err(error) = self.with_store(move |store| store.trim(&id, floor)).await {
             warn!(%session, %error, "cannot shorten a session in the search index; building the index again");
@@ -220,6 +229,7 @@ impl SearchIndex {
     async fn reset(&self) {
         let (slot, reader, directory) = (Arc::clone(&self.store), Arc::clone(&self.reader), self.directory.clone());
         self.complete.store(false, Ordering::Release);
+        self.removals.fetch_add(1, Ordering::AcqRel);
         let removed = tokio::task::spawn_blocking(move || {
             let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
             *slot = None;
@@ -260,7 +270,7 @@ impl SearchIndex {
 
     /// Adds the new events of a session, page by page.
     async fn add_session(&self, journal: &Journal, session: &SessionId) -> Result<(), IndexError> {
-        let _one_at_a_time = self.working.lock().await;
+        let _one_pass = self.passes.lock(session).await;
         let mut pass = None;
         loop {
             pass = self.add_page(journal, session, pass).await?;
@@ -277,8 +287,10 @@ impl SearchIndex {
         session: &SessionId,
         pass: Option<Pass>,
     ) -> Result<Option<Pass>, IndexError> {
+        let _one_at_a_time = self.working.lock().await;
         let Some(meta) = journal.meta(session.clone()).await? else { return Ok(None) };
-        let mut pass = match pass {
+        let removals = self.removals.load(Ordering::Acquire);
+        let mut pass = match pass.filter(|pass| pass.removals == removals) {
             Some(pass) => pass,
             None => self.start_pass(session).await?,
         };
@@ -303,9 +315,9 @@ impl SearchIndex {
 
     /// Starts a pass over the events of a session that are not indexed.
     async fn start_pass(&self, session: &SessionId) -> Result<Pass, IndexError> {
-        let id = session.clone();
+        let (id, removals) = (session.clone(), self.removals.load(Ordering::Acquire));
         let Position { resume, context } = self.with_store(move |store| store.position(&id)).await?;
-        Ok(Pass { fold: Fold::new(context), resume, after: resume, spent: None })
+        Ok(Pass { fold: Fold::new(context), resume, after: resume, spent: None, removals })
     }
 }
 
@@ -318,6 +330,8 @@ struct Pass {
     after: Seq,
     /// The page before, whose memory the next one uses.
     spent: Option<LinePage>,
+    /// The number of removals when it began.
+    removals: u64,
 }
 
 /// Keeps the index of a daemon up to date until the daemon shuts down.
@@ -457,5 +471,21 @@ mod tests {
         holder.join().unwrap();
         let known = index.with_store(|store| store.sessions()).await.unwrap();
         assert_eq!(known.into_iter().map(|known| known.id).collect::<Vec<_>>(), [session]);
+    }
+
+    #[tokio::test]
+    async fn a_removal_waits_for_one_page_and_the_pass_begins_again() {
+        let daemon = TestDaemon::new();
+        let (session, services) = (two_pages(&daemon).await, daemon.server.hub().services());
+        let index = &services.index;
+        let mut adding = std::pin::pin!(index.add_session(&services.journal, &session));
+        tokio::select! {
+            biased;
+            added = &mut adding => panic!("the removal has waited for the whole session: {added:?}"),
+            () = index.remove(&session) => {}
+        }
+        assert!(!finds(index, &session, "wombat").await);
+        adding.await.unwrap();
+        assert!(finds(index, &session, "wombat").await && finds(index, &session, "numbat").await);
     }
 }
