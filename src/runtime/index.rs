@@ -362,15 +362,15 @@ pub async fn run(services: Arc<Services>) {
 pub async fn read_documents(journal: &Journal, candidate: &Candidate) -> Result<Vec<Document>, ReadError> {
     let before = Seq::new(candidate.first.number().saturating_sub(1));
     let (mut fold, mut after) = (Fold::new(FoldContext::default()), before);
-    let mut spent = None;
     while after < candidate.last {
-        let page = journal.lines(candidate.session.clone(), after, PAGE_BYTES, spent.take()).await?;
-        add_lines(&mut fold, &page.bytes, before, candidate.last);
-        if page.last <= after || !page.more {
-            break;
+        let page = journal.page(candidate.session.clone(), after, DOCUMENT_PAGE_BYTES).await?;
+        for block in &page.blocks {
+            add_lines(&mut fold, &block.bytes, before, candidate.last);
         }
-        after = page.last;
-        spent = Some(page);
+        match page.blocks.last() {
+            Some(block) if page.more && block.last > after => after = block.last,
+            Some(_) | None => break,
+        }
     }
     let documents = fold.finish().documents;
     Ok(documents.into_iter().filter(|document| document.kind == candidate.kind).collect())
@@ -378,14 +378,20 @@ pub async fn read_documents(journal: &Journal, candidate: &Candidate) -> Result<
 
 /// Folds the events of some lines that are after one position and not after another.
 fn add_lines(fold: &mut Fold, lines: &[u8], after: Seq, until: Seq) {
-    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    for line in lines_between(lines, after, until) {
         match record::decode_event(line) {
-            Ok(event) if event.seq > after && event.seq <= until => fold.add(&event),
-            Ok(_) => {}
+            Ok(event) => fold.add(&event),
             // It is not found, and everything else is.
             Err(error) => debug!(%error, "an event is not indexed"),
         }
     }
+}
+
+/// Returns the lines of events that are after one position and not after another. The others are not decoded.
+fn lines_between(lines: &[u8], after: Seq, until: Seq) -> impl Iterator<Item = &[u8]> {
+    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let numbered = lines.filter_map(|line| Some((record::seq_of(line)?, line)));
+    numbered.take_while(move |(seq, _)| *seq <= until).filter(move |(seq, _)| *seq > after).map(|(_, line)| line)
 }
 
 /// Lists all sessions with the time of their last change, the newest first.
@@ -406,6 +412,8 @@ async fn list_sessions(journal: &Journal) -> Result<Vec<(SessionId, Now)>, ReadE
 const COLLECT_DELAY: Duration = Duration::from_millis(250);
 /// The bytes of history that one pass reads.
 const PAGE_BYTES: usize = 256 * 1024;
+/// The bytes of history that are read at once for a document: most are short, and so are their blocks.
+const DOCUMENT_PAGE_BYTES: usize = 16 * 1024;
 /// The number of sessions that one read lists.
 const SESSIONS_PER_READ: usize = 1_024;
 
@@ -487,5 +495,12 @@ mod tests {
         assert!(!finds(index, &session, "wombat").await);
         adding.await.unwrap();
         assert!(finds(index, &session, "wombat").await && finds(index, &session, "numbat").await);
+    }
+
+    #[test]
+    fn only_the_lines_of_a_document_are_decoded() {
+        let lines = b"{\"seq\":1}\n{\"seq\":2}\n{\"seq\":3}\n{\"seq\":4}\n{\"seq\":2}\n";
+        let found: Vec<&[u8]> = lines_between(lines, Seq::new(1), Seq::new(3)).collect();
+        assert_eq!(found, [b"{\"seq\":2}", b"{\"seq\":3}"], "nothing is read after the last one");
     }
 }
