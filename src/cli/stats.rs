@@ -1,6 +1,6 @@
 //! `push stats`: runs, tokens, cost, tools and approvals by day, directory and model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
@@ -77,14 +77,15 @@ fn show(reply: &StatsReply, columns: usize) -> String {
     text += &format!("tool calls  {} ({} failed)\n", sum(|row| row.tool_calls), sum(|row| row.tool_failures));
     let (asked, approved) = (sum(|row| row.approvals), sum(|row| row.approved));
     text += &format!("approvals   {asked} ({approved} granted)\n");
-    let names = reply.rows.iter().flat_map(|row| [directory_name(row), row.model.as_str()]);
+    let directories = directory_names(reply);
+    let names = reply.rows.iter().map(|row| row.model.as_str()).chain(directories.values().copied());
     let names = names.chain(reply.tools.iter().map(|tool| tool.tool.as_str()));
     let widest = names.map(|name| width(&sanitize_line(name))).max().unwrap_or_default();
     let space = columns.saturating_sub(LINE_COLUMNS).max(NAME_COLUMNS);
     let layout = Layout { name: widest.clamp(NAME_COLUMNS, space) };
-    text += &layout.section("by day", reply, |row| &row.day, Order::Key);
-    text += &layout.section("by directory", reply, directory_name, Order::Runs);
-    text += &layout.section("by model", reply, |row| &row.model, Order::Runs);
+    text += &layout.section("by day", reply, |row| &row.day, &BTreeMap::new(), Order::Key);
+    text += &layout.section("by directory", reply, |row| &row.directory, &directories, Order::Runs);
+    text += &layout.section("by model", reply, |row| &row.model, &BTreeMap::new(), Order::Runs);
     let most = reply.tools.first().map_or(0, |tool| tool.calls);
     if most > 0 {
         text += "\nby tool\n";
@@ -114,6 +115,7 @@ impl Layout {
         title: &str,
         reply: &StatsReply,
         key: for<'a> fn(&'a StatsRow) -> &'a str,
+        names: &BTreeMap<&str, &str>,
         order: Order,
     ) -> String {
         let mut groups: BTreeMap<&str, Sums> = BTreeMap::new();
@@ -128,7 +130,8 @@ impl Layout {
         }
         groups.truncate(MAX_ROWS);
         let most = groups.iter().map(|(_, sums)| sums.runs).max().unwrap_or(0);
-        let lines = groups.iter().map(|(name, sums)| self.line(name, sums.runs, most, &dollars(sums.cost)));
+        let name = |key: &&str| names.get(*key).copied().unwrap_or(*key).to_owned();
+        let lines = groups.iter().map(|(key, sums)| self.line(&name(key), sums.runs, most, &dollars(sums.cost)));
         format!("\n{title}\n{}", lines.collect::<String>())
     }
 
@@ -146,9 +149,21 @@ impl Layout {
     }
 }
 
-/// Returns the last part of a path.
-fn directory_name(row: &StatsRow) -> &str {
-    row.directory.rsplit(['/', '\\']).next().unwrap_or_default()
+/// Returns the shortest end of each directory that no other directory has.
+fn directory_names(reply: &StatsReply) -> BTreeMap<&str, &str> {
+    let directories: BTreeSet<&str> = reply.rows.iter().map(|row| row.directory.as_str()).collect();
+    let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
+    for end in directories.iter().flat_map(|directory| path_ends(directory)) {
+        *uses.entry(end).or_default() += 1;
+    }
+    let name = |directory| path_ends(directory).find(|end| uses.get(end) == Some(&1)).unwrap_or(directory);
+    directories.iter().map(|directory| (*directory, name(directory))).collect()
+}
+
+/// Returns the ends of a path, the last part first, and the whole path last.
+fn path_ends(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.rmatch_indices(['/', '\\']).filter_map(|(at, _)| path.get(at + 1..));
+    ends.filter(|end| !end.is_empty()).chain([path])
 }
 
 /// Returns a large number in thousands, millions or billions.
@@ -222,6 +237,17 @@ mod tests {
         assert!(text.contains("runs        123461") && !text.contains('\u{1b}'), "{text}");
         assert!(text.contains("  2026-01-01 ▏"), "a small number is visible: {text}");
         assert!(text.contains("  exec       ████████     9 12.3k failed"), "{text}");
+    }
+
+    #[test]
+    fn directories_with_the_same_last_name_are_told_apart() {
+        let row = |directory: &str| StatsRow { directory: directory.into(), succeeded: 1, ..StatsRow::default() };
+        let rows = ["/home/ada/api", "/home/bob/api", "/home/bob/api", "/srv/web", "/api", "/"].map(row).into();
+        let text = show(&StatsReply { rows, ..StatsReply::default() }, 80);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        for (name, runs) in [("ada/api", "1"), ("bob/api", "2"), ("web", "1"), ("/api", "1"), ("/", "1")] {
+            assert!(lines.iter().any(|line| line.len() == 4 && (line[0], line[2]) == (name, runs)), "{name}: {text}");
+        }
     }
 
     #[test]

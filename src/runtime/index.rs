@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
 use super::services::Services;
+use super::session_locks::SessionLocks;
 use crate::journal::{Journal, LinePage, ListQuery, ReadError};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
@@ -30,7 +31,11 @@ pub struct SearchIndex {
     changed: Mutex<BTreeSet<SessionId>>,
     wake: Notify,
     /// Held while a session is indexed, so that no event is added twice.
+    passes: SessionLocks,
+    /// Held while a page of a session is indexed, and while something is removed.
     working: tokio::sync::Mutex<()>,
+    /// Counts what was removed: a pass that finds another number begins again where the index ends.
+    removals: AtomicU64,
     /// Held by a pass over the changed sessions, so that a search sees everything that was noted before it.
     catching_up: tokio::sync::Mutex<()>,
     /// Set when every session was compared with the index.
@@ -73,7 +78,9 @@ impl SearchIndex {
             reader: Arc::default(),
             changed: Mutex::default(),
             wake: Notify::new(),
+            passes: SessionLocks::default(),
             working: tokio::sync::Mutex::default(),
+            removals: AtomicU64::new(0),
             catching_up: tokio::sync::Mutex::default(),
             complete: AtomicBool::new(false),
             backlog: AtomicU64::new(0),
@@ -145,6 +152,7 @@ impl SearchIndex {
     /// Removes a deleted session from the index, and its words from the files.
     pub async fn remove(&self, session: &SessionId) {
         let _one_at_a_time = self.working.lock().await;
+        self.removals.fetch_add(1, Ordering::AcqRel);
         let id = session.clone();
         if let Err(error) = self.with_store(move |store| store.remove(&id)).await {
             warn!(%session, %error, "cannot remove a session from the search index; building the index again");
@@ -155,6 +163,7 @@ impl SearchIndex {
     /// Removes the events that retention has removed from the index.
     pub async fn trim(&self, session: &SessionId, floor: Seq) {
         let _one_at_a_time = self.working.lock().await;
+        self.removals.fetch_add(1, Ordering::AcqRel);
         let id = session.clone();
         if let Err(error) = self.with_store(move |store| store.trim(&id, floor)).await {
             warn!(%session, %error, "cannot shorten a session in the search index; building the index again");
@@ -220,6 +229,7 @@ impl SearchIndex {
     async fn reset(&self) {
         let (slot, reader, directory) = (Arc::clone(&self.store), Arc::clone(&self.reader), self.directory.clone());
         self.complete.store(false, Ordering::Release);
+        self.removals.fetch_add(1, Ordering::AcqRel);
         let removed = tokio::task::spawn_blocking(move || {
             let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
             *slot = None;
@@ -234,10 +244,11 @@ impl SearchIndex {
 
     /// Compares all sessions with the index: removes deleted ones and adds what is missing, the oldest first.
     async fn compare(&self, journal: &Journal, closing: impl Fn() -> bool) -> Result<(), IndexError> {
-        let stored = list_sessions(journal).await?;
+        // The index first: a session that is created and indexed in between is not taken for deleted.
         let known: BTreeMap<SessionId, Now> = self
             .with_store(|store| Ok(store.sessions()?.into_iter().map(|known| (known.id, known.updated_at)).collect()))
             .await?;
+        let stored = list_sessions(journal).await?;
         let existing: BTreeSet<&SessionId> = stored.iter().map(|(id, _)| id).collect();
         for deleted in known.keys().filter(|id| !existing.contains(id)) {
             self.remove(deleted).await;
@@ -259,32 +270,68 @@ impl SearchIndex {
 
     /// Adds the new events of a session, page by page.
     async fn add_session(&self, journal: &Journal, session: &SessionId) -> Result<(), IndexError> {
-        let _one_at_a_time = self.working.lock().await;
-        let Some(meta) = journal.meta(session.clone()).await? else { return Ok(()) };
-        let item = summary::ListedSession::parse(&meta.summary);
-        let (name, cwd) = item.map_or_else(Default::default, |item| (item.name.unwrap_or_default(), item.cwd));
-        let row = IndexedSession { id: session.clone(), name, cwd, updated_at: meta.updated_at };
-        let id = session.clone();
-        let Position { resume, context } = self.with_store(move |store| store.position(&id)).await?;
-        let (mut fold, mut after) = (Fold::new(context), resume);
-        let mut spent: Option<LinePage> = None;
+        let _one_pass = self.passes.lock(session).await;
+        let mut pass = None;
         loop {
-            let page = match journal.lines(session.clone(), after, PAGE_BYTES, spent.take()).await {
-                Err(ReadError::NoSuchSession { .. }) => return Ok(()),
-                page => page?,
-            };
-            add_lines(&mut fold, &page.bytes, after, Seq::new(u64::MAX));
-            let more = page.more && page.last > after;
-            after = page.last.max(after);
-            spent = Some(page);
-            let position = Position { resume: fold.resume().max(resume), context: fold.context() };
-            let (row, found) = (row.clone(), fold.take());
-            self.with_store(move |store| store.add(&row, &position, &found)).await?;
-            if !more {
+            pass = self.add_page(journal, session, pass).await?;
+            if pass.is_none() {
                 return Ok(());
             }
         }
     }
+
+    /// Adds the next page of a session, the first without a pass. Returns `None` after the last one.
+    async fn add_page(
+        &self,
+        journal: &Journal,
+        session: &SessionId,
+        pass: Option<Pass>,
+    ) -> Result<Option<Pass>, IndexError> {
+        let _one_at_a_time = self.working.lock().await;
+        let Some(meta) = journal.meta(session.clone()).await? else { return Ok(None) };
+        let removals = self.removals.load(Ordering::Acquire);
+        let mut pass = match pass.filter(|pass| pass.removals == removals) {
+            Some(pass) => pass,
+            None => self.start_pass(session).await?,
+        };
+        let page = match journal.lines(session.clone(), pass.after, PAGE_BYTES, pass.spent.take()).await {
+            Err(ReadError::NoSuchSession { .. }) => return Ok(None),
+            page => page?,
+        };
+        add_lines(&mut pass.fold, &page.bytes, pass.after, Seq::new(u64::MAX));
+        let more = page.more && page.last > pass.after;
+        pass.after = page.last.max(pass.after);
+        pass.spent = Some(page);
+        let item = summary::ListedSession::parse(&meta.summary);
+        let (name, cwd) = item.map_or_else(Default::default, |item| (item.name.unwrap_or_default(), item.cwd));
+        // A session without the time of its last change is read on after a restart.
+        let updated_at = if more { Now(0) } else { meta.updated_at };
+        let row = IndexedSession { id: session.clone(), name, cwd, updated_at };
+        let position = Position { resume: pass.fold.resume().max(pass.resume), context: pass.fold.context() };
+        let found = pass.fold.take();
+        self.with_store(move |store| store.add(&row, &position, &found)).await?;
+        Ok(more.then_some(pass))
+    }
+
+    /// Starts a pass over the events of a session that are not indexed.
+    async fn start_pass(&self, session: &SessionId) -> Result<Pass, IndexError> {
+        let (id, removals) = (session.clone(), self.removals.load(Ordering::Acquire));
+        let Position { resume, context } = self.with_store(move |store| store.position(&id)).await?;
+        Ok(Pass { fold: Fold::new(context), resume, after: resume, spent: None, removals })
+    }
+}
+
+/// A pass over the new events of a session.
+struct Pass {
+    fold: Fold,
+    /// Where it began.
+    resume: Seq,
+    /// The last event that was read.
+    after: Seq,
+    /// The page before, whose memory the next one uses.
+    spent: Option<LinePage>,
+    /// The number of removals when it began.
+    removals: u64,
 }
 
 /// Keeps the index of a daemon up to date until the daemon shuts down.
@@ -315,15 +362,15 @@ pub async fn run(services: Arc<Services>) {
 pub async fn read_documents(journal: &Journal, candidate: &Candidate) -> Result<Vec<Document>, ReadError> {
     let before = Seq::new(candidate.first.number().saturating_sub(1));
     let (mut fold, mut after) = (Fold::new(FoldContext::default()), before);
-    let mut spent = None;
     while after < candidate.last {
-        let page = journal.lines(candidate.session.clone(), after, PAGE_BYTES, spent.take()).await?;
-        add_lines(&mut fold, &page.bytes, before, candidate.last);
-        if page.last <= after || !page.more {
-            break;
+        let page = journal.page(candidate.session.clone(), after, DOCUMENT_PAGE_BYTES).await?;
+        for block in &page.blocks {
+            add_lines(&mut fold, &block.bytes, before, candidate.last);
         }
-        after = page.last;
-        spent = Some(page);
+        match page.blocks.last() {
+            Some(block) if page.more && block.last > after => after = block.last,
+            Some(_) | None => break,
+        }
     }
     let documents = fold.finish().documents;
     Ok(documents.into_iter().filter(|document| document.kind == candidate.kind).collect())
@@ -331,14 +378,20 @@ pub async fn read_documents(journal: &Journal, candidate: &Candidate) -> Result<
 
 /// Folds the events of some lines that are after one position and not after another.
 fn add_lines(fold: &mut Fold, lines: &[u8], after: Seq, until: Seq) {
-    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    for line in lines_between(lines, after, until) {
         match record::decode_event(line) {
-            Ok(event) if event.seq > after && event.seq <= until => fold.add(&event),
-            Ok(_) => {}
+            Ok(event) => fold.add(&event),
             // It is not found, and everything else is.
             Err(error) => debug!(%error, "an event is not indexed"),
         }
     }
+}
+
+/// Returns the lines of events that are after one position and not after another. The others are not decoded.
+fn lines_between(lines: &[u8], after: Seq, until: Seq) -> impl Iterator<Item = &[u8]> {
+    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let numbered = lines.filter_map(|line| Some((record::seq_of(line)?, line)));
+    numbered.take_while(move |(seq, _)| *seq <= until).filter(move |(seq, _)| *seq > after).map(|(_, line)| line)
 }
 
 /// Lists all sessions with the time of their last change, the newest first.
@@ -359,5 +412,95 @@ async fn list_sessions(journal: &Journal) -> Result<Vec<(SessionId, Now)>, ReadE
 const COLLECT_DELAY: Duration = Duration::from_millis(250);
 /// The bytes of history that one pass reads.
 const PAGE_BYTES: usize = 256 * 1024;
+/// The bytes of history that are read at once for a document: most are short, and so are their blocks.
+const DOCUMENT_PAGE_BYTES: usize = 16 * 1024;
 /// The number of sessions that one read lists.
 const SESSIONS_PER_READ: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::test_daemon::TestDaemon;
+    use crate::search::query::SearchQuery;
+    use crate::search::store::Filter;
+
+    /// Creates a session with two messages that do not fit one page.
+    async fn two_pages(daemon: &TestDaemon) -> SessionId {
+        let mut client = daemon.client().await;
+        let session = client.start().await;
+        for word in ["wombat", "numbat"] {
+            client.run(&session, &format!("{word} {}", "x ".repeat(PAGE_BYTES / 3))).await;
+        }
+        SessionId::from(session)
+    }
+
+    async fn finds(index: &SearchIndex, session: &SessionId, word: &str) -> bool {
+        let (query, ids) = (SearchQuery::parse(word).unwrap(), BTreeSet::from([session.clone()]));
+        let found = index.with_store(move |store| store.candidates(&query, &Filter::default(), &ids, 1));
+        !found.await.unwrap().is_empty()
+    }
+
+    #[tokio::test]
+    async fn a_stop_between_two_pages_loses_no_event() {
+        let daemon = TestDaemon::new();
+        let (session, services) = (two_pages(&daemon).await, daemon.server.hub().services());
+        let pass = services.index.add_page(&services.journal, &session, None).await.unwrap();
+        assert!(pass.is_some(), "there is another page");
+        let restarted = SearchIndex::new(&services.index.directory);
+        assert!(finds(&restarted, &session, "wombat").await && !finds(&restarted, &session, "numbat").await);
+        restarted.compare(&services.journal, || false).await.unwrap();
+        assert!(finds(&restarted, &session, "numbat").await);
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_created_and_indexed_during_a_comparison_stays() {
+        let daemon = TestDaemon::new();
+        let services = daemon.server.hub().services();
+        let (index, other) = (&services.index, SearchIndex::new(&services.index.directory));
+        other.with_store(|_| Ok(())).await.unwrap();
+        let (slot, (release, released)) = (Arc::clone(&index.store), std::sync::mpsc::channel::<()>());
+        let (acquire, acquired) = tokio::sync::oneshot::channel();
+        let holder = std::thread::spawn(move || {
+            let _held = slot.lock().unwrap();
+            acquire.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        acquired.await.unwrap();
+        let create = async {
+            // The comparison waits for the index.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let session = SessionId::from(daemon.client().await.start().await);
+            other.add_session(&services.journal, &session).await.unwrap();
+            release.send(()).unwrap();
+            session
+        };
+        let (compared, session) = tokio::join!(index.compare(&services.journal, || false), create);
+        compared.unwrap();
+        holder.join().unwrap();
+        let known = index.with_store(|store| store.sessions()).await.unwrap();
+        assert_eq!(known.into_iter().map(|known| known.id).collect::<Vec<_>>(), [session]);
+    }
+
+    #[tokio::test]
+    async fn a_removal_waits_for_one_page_and_the_pass_begins_again() {
+        let daemon = TestDaemon::new();
+        let (session, services) = (two_pages(&daemon).await, daemon.server.hub().services());
+        let index = &services.index;
+        let mut adding = std::pin::pin!(index.add_session(&services.journal, &session));
+        tokio::select! {
+            biased;
+            added = &mut adding => panic!("the removal has waited for the whole session: {added:?}"),
+            () = index.remove(&session) => {}
+        }
+        assert!(!finds(index, &session, "wombat").await);
+        adding.await.unwrap();
+        assert!(finds(index, &session, "wombat").await && finds(index, &session, "numbat").await);
+    }
+
+    #[test]
+    fn only_the_lines_of_a_document_are_decoded() {
+        let lines = b"{\"seq\":1}\n{\"seq\":2}\n{\"seq\":3}\n{\"seq\":4}\n{\"seq\":2}\n";
+        let found: Vec<&[u8]> = lines_between(lines, Seq::new(1), Seq::new(3)).collect();
+        assert_eq!(found, [b"{\"seq\":2}", b"{\"seq\":3}"], "nothing is read after the last one");
+    }
+}

@@ -43,8 +43,10 @@ pub(super) async fn search(
     let ids: BTreeSet<SessionId> = sessions.keys().cloned().collect();
     let (parsed, most) = (query.clone(), limit.saturating_mul(CANDIDATES_PER_HIT));
     let candidates = services.index.with_reader(move |store| store.candidates(&parsed, &filter, &ids, most)).await;
+    // Names and texts are merged by time: many names must not keep newer texts out.
+    let enough = hits.len().saturating_add(limit);
     for candidate in candidates.map_err(index_error)? {
-        if hits.len() >= limit {
+        if hits.len() >= enough {
             break;
         }
         let Some(known) = sessions.get(&candidate.session) else { continue };

@@ -184,11 +184,13 @@ struct OpenDocument {
     text: String,
     /// Whether the text contains output, so that the result need not be added.
     has_output: bool,
+    /// Whether it is part of a run. A command of the user is not.
+    in_run: bool,
 }
 
 impl OpenDocument {
     const fn new(event: &Event) -> Self {
-        Self { first: event.seq, at: event.at, text: String::new(), has_output: false }
+        Self { first: event.seq, at: event.at, text: String::new(), has_output: false, in_run: event.run.is_some() }
     }
 }
 
@@ -240,9 +242,7 @@ impl Fold {
     /// Ends the incomplete documents, for a reader of a part of the history.
     pub fn finish(mut self) -> Extract {
         self.end_text();
-        for (_, open) in std::mem::take(&mut self.calls) {
-            self.complete(DocumentKind::Tool, open);
-        }
+        self.end_calls();
         self.extract
     }
 
@@ -257,16 +257,20 @@ impl Fold {
                     self.context.model.clone_from(model);
                 }
             }
-            SessionEvent::Renamed { .. }
-            | SessionEvent::Ended { .. }
-            | SessionEvent::Loaded { .. }
-            | SessionEvent::VersionBumped { .. } => {}
+            SessionEvent::Ended { .. } => {
+                self.end_text();
+                self.end_calls();
+            }
+            SessionEvent::Renamed { .. } | SessionEvent::Loaded { .. } | SessionEvent::VersionBumped { .. } => {}
         }
     }
 
     fn add_run(&mut self, event: &Event, run: &RunEvent) {
         match run {
-            RunEvent::Started(message) => self.add_message(event, &message.text),
+            RunEvent::Started(message) => {
+                self.end_calls_of_run();
+                self.add_message(event, &message.text);
+            }
             RunEvent::Steered(steering) => self.add_message(event, &steering.text),
             RunEvent::TextDelta { text } => {
                 let open = self.text.get_or_insert_with(|| OpenDocument::new(event));
@@ -279,6 +283,7 @@ impl Fold {
             RunEvent::TurnUsage(usage) => self.add_usage(event, usage),
             RunEvent::Ended(report) => {
                 self.end_text();
+                self.end_calls_of_run();
                 self.count(event, |figures| match report.outcome {
                     RunOutcome::Success => figures.succeeded += 1,
                     RunOutcome::Failed => figures.failed += 1,
@@ -384,6 +389,23 @@ impl Fold {
         }
     }
 
+    /// Ends all calls that have no result.
+    fn end_calls(&mut self) {
+        for (_, open) in std::mem::take(&mut self.calls) {
+            self.complete(DocumentKind::Tool, open);
+        }
+    }
+
+    /// Ends the calls that get no result any more: those of a run before, and those that a fork inherited.
+    fn end_calls_of_run(&mut self) {
+        let forked_at = self.context.forked_at;
+        let (ended, open) =
+            std::mem::take(&mut self.calls).into_iter().partition(|(_, open)| open.in_run || open.first <= forked_at);
+        self.calls = ended;
+        self.end_calls();
+        self.calls = open;
+    }
+
     fn complete(&mut self, kind: DocumentKind, open: OpenDocument) {
         if self.last > self.context.written && !open.text.trim().is_empty() {
             let OpenDocument { first, at, text, .. } = open;
@@ -431,6 +453,7 @@ const MAX_TEXT_BYTES: usize = 64 * 1024;
 mod tests {
     use super::*;
     use crate::kernel::audience::Audience;
+    use crate::kernel::event::{OutputStream, RunReport};
     use crate::kernel::participant::Role;
 
     fn said(seq: u64, text: &str, audience: Audience) -> Event {
@@ -448,5 +471,34 @@ mod tests {
         fold.add(&said(5, "for all again", Audience::All));
         let texts: Vec<String> = fold.finish().documents.into_iter().map(|document| document.text).collect();
         assert_eq!(texts, ["for all, for all again"]);
+    }
+
+    #[test]
+    fn a_call_without_a_result_ends_with_its_run_and_a_command_of_the_user_does_not() {
+        let event = |seq: u64, run: Option<&str>, kind| Event {
+            run: run.map(Into::into),
+            kind,
+            ..said(seq, "", Audience::All)
+        };
+        let output = |call: &str, text: &str| {
+            let (call, text) = (call.into(), text.to_owned());
+            EventKind::Tool(ToolEvent::Output { call, text, stream: OutputStream::Stdout })
+        };
+        let ended = || {
+            let (outcome, checks) = (RunOutcome::Cancelled, Vec::new());
+            let (reason, summary) = (None, String::new());
+            let report = RunReport { outcome, reason, summary, checks, checks_requested: 0, exit_code: 1 };
+            EventKind::Run(RunEvent::Ended(Box::new(report)))
+        };
+        let mut fold = Fold::new(FoldContext::default());
+        fold.add(&event(1, Some("run"), output("inherited", "wombat")));
+        assert_eq!(fold.resume(), Seq::ZERO);
+        fold.add(&event(2, Some("run"), ended()));
+        assert_eq!(fold.resume(), Seq::new(2), "the next pass does not read the call again");
+        fold.add(&event(3, None, output("command", "numbat")));
+        fold.add(&event(4, Some("other"), ended()));
+        assert_eq!(fold.resume(), Seq::new(2), "the command still runs");
+        let texts: Vec<String> = fold.take().documents.into_iter().map(|document| document.text).collect();
+        assert_eq!(texts, ["wombat"]);
     }
 }

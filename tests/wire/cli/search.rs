@@ -40,6 +40,17 @@ fn a_search_finds_messages_tool_output_and_names_with_their_filters() {
 }
 
 #[test]
+fn old_names_do_not_keep_newer_messages_out() {
+    let home = Home::new();
+    for name in ["quokka-one", "quokka-two"] {
+        home.ok(&["run", "--name", name, "$ true"]);
+    }
+    home.ok(&["run", "--name", "other", "Look at the quokka.\n\n$ true"]);
+    let found = home.json(&["search", "quokka", "--limit", "1", "--json"]);
+    assert_eq!(found["hits"][0]["kind"], "message", "{found}");
+}
+
+#[test]
 fn a_deleted_session_leaves_no_word_in_the_index() {
     let home = Home::new();
     home.ok(&["run", "$ echo zebrafinch-$((1 + 1))"]);
