@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::display::approval::{Decision, PendingApproval, is_already_decided};
 use crate::display::sanitize::{escape_line, sanitize_line};
 use crate::display::session_words::age;
-use crate::tui::card::{ARMING_MILLIS, Card, CardAction};
+use crate::tui::card::{ARMING_MILLIS, Card, CardAction, Entry};
 use crate::tui::card_view::{self, CardContext, CardRows, QUOTE};
 use crate::tui::keys::grants;
 use crate::tui::model::Millis;
@@ -26,6 +26,8 @@ const SIDE_BY_SIDE: u16 = 100;
 const LIST_COLUMNS: u16 = 40;
 /// How many approvals are listed above the card.
 const LISTED_ABOVE: usize = 5;
+/// What a card says while the session of its approval is not listed.
+const UNPLACED: &str = "its directory is not known yet: it can only be denied";
 
 /// The pane with the approvals.
 #[derive(Debug, Default)]
@@ -67,6 +69,7 @@ impl ApprovalsPane {
     fn act(&mut self, key: KeyEvent, shared: &mut Shared) -> Handled {
         let hides_rows = self.draw_card(shared.area(), shared).is_some_and(|drawn| drawn.hides_rows);
         let Some(card) = self.card.as_mut() else { return Handled::No };
+        let is_placed = directory(card, shared).is_some();
         if !card.is_armed(shared.now) {
             return Handled::No;
         }
@@ -77,12 +80,30 @@ impl ApprovalsPane {
                 self.whole = Some(0);
                 self.scroll(0, shared);
             }
+            CardAction::Decide { decision, .. } if grants(&decision) && !is_placed => {
+                card.problem = Some(UNPLACED.to_owned());
+            }
             CardAction::Decide { decision, .. } if grants(&decision) && hides_rows && !card.is_viewed => {
                 card.problem = Some("a part is not shown: v shows everything".to_owned());
             }
             CardAction::Decide { decision, rule } => self.decide(decision, rule, shared),
         }
         Handled::Yes
+    }
+
+    /// Says on the card whether the directory is known; as soon as it is, it has to be read before keys decide.
+    fn check_place(&mut self, shared: &Shared) {
+        let Some(card) = self.card.as_mut() else { return };
+        let is_placed = directory(card, shared).is_some();
+        let says_unplaced = card.problem.as_deref() == Some(UNPLACED);
+        if is_placed && says_unplaced {
+            card.problem = None;
+            if !matches!(card.entry, Entry::Reason(_) | Entry::Answer(_)) {
+                card.mark_hidden();
+            }
+        } else if !is_placed && card.problem.is_none() && card.pending.form.is_none() {
+            card.problem = Some(UNPLACED.to_owned());
+        }
     }
 
     /// Scrolls the complete text; what has been on the screen to its end counts as shown.
@@ -130,12 +151,11 @@ impl ApprovalsPane {
     fn draw_card(&self, area: Area, shared: &Shared) -> Option<CardRows> {
         let card = self.card.as_ref()?;
         let (width, above) = Self::layout(area, shared);
-        let cwd = shared.sessions.find(&card.pending.session).map_or("", |entry| entry.item.cwd.as_str());
         let context = CardContext {
             theme: &shared.theme,
             width,
             now: shared.now,
-            cwd,
+            cwd: directory(card, shared).unwrap_or_default(),
             counted: shared.approvals.find(card.pending.id()).unwrap_or(&card.pending),
             others: shared.approvals.all().len().saturating_sub(1),
             is_focused: true,
@@ -163,6 +183,12 @@ impl ApprovalsPane {
         };
         all.iter().enumerate().skip(first).take(area.height).map(row).collect()
     }
+}
+
+/// Returns the directory of the session that wants an approval, if the session is listed.
+fn directory<'a>(card: &Card, shared: &'a Shared) -> Option<&'a str> {
+    let entry = shared.sessions.find(&card.pending.session)?;
+    Some(entry.item.cwd.as_str()).filter(|directory| !directory.is_empty())
 }
 
 impl Pane for ApprovalsPane {
@@ -255,7 +281,7 @@ impl Pane for ApprovalsPane {
     fn refresh(&mut self, shared: &mut Shared) {
         let is_pending = self.card.as_ref().is_some_and(|card| shared.approvals.find(card.pending.id()).is_some());
         if is_pending {
-            return;
+            return self.check_place(shared);
         }
         let unsent = self.card.take().and_then(|card| card.unsent_text().map(str::to_owned));
         if let Some(text) = unsent {
@@ -263,6 +289,7 @@ impl Pane for ApprovalsPane {
         }
         self.whole = None;
         self.card = shared.approvals.all().first().map(|pending| Card::new(pending.clone()));
+        self.check_place(shared);
     }
 
     fn next_tick(&self, shared: &Shared) -> Option<Millis> {

@@ -1,5 +1,6 @@
 //! Tests of the dashboard: inputs in, effects and rows out.
 
+mod reliability;
 mod snapshots;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
