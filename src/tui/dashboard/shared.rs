@@ -62,6 +62,9 @@ pub(crate) struct Shared {
     refresh_at: Millis,
     /// The request for a page of the list, and whether it is the first one.
     page: Option<(u64, bool)>,
+    /// Whether the list was read to its end once; if not, where its reading continues.
+    is_complete: bool,
+    unread: Option<String>,
     listing: Option<u64>,
     costs: Option<u64>,
     costs_at: Millis,
@@ -89,6 +92,8 @@ impl Shared {
             changes: BTreeSet::new(),
             refresh_at: 0,
             page: None,
+            is_complete: false,
+            unread: None,
             listing: None,
             costs: None,
             costs_at: 0,
@@ -212,7 +217,11 @@ impl Shared {
         if let Some((_, is_first)) = self.page.take_if(|(number, _)| *number == answer.number) {
             match answer.read::<SessionPage>() {
                 Ok(page) => self.list_page(&page, is_first),
-                Err(error) => self.show_error(&error),
+                Err(error) => {
+                    // The daemon may not know the cursor any more.
+                    self.unread.take_if(|_| !is_first && error.code.is_some());
+                    self.show_error(&error);
+                }
             }
         }
         if self.listing.take_if(|number| *number == answer.number).is_some() {
@@ -232,7 +241,18 @@ impl Shared {
     fn list_page(&mut self, page: &SessionPage, is_first: bool) {
         self.is_loaded = true;
         let is_news = self.sessions.merge(page, is_first);
-        if let Some(cursor) = page.next_cursor.clone().filter(|_| is_news && self.sessions.count() < MOST_SESSIONS) {
+        let next = page.next_cursor.clone().filter(|_| self.sessions.count() < MOST_SESSIONS);
+        self.is_complete |= next.is_none();
+        let cursor = if self.is_complete {
+            self.unread = None;
+            next.filter(|_| is_news)
+        } else {
+            // What was read before an interruption is not read again.
+            let unread = self.unread.take().filter(|_| is_first && !is_news);
+            self.unread = unread.or(next);
+            self.unread.clone()
+        };
+        if let Some(cursor) = cursor {
             let request = Request::list_sessions(NEXT_PAGE).with("cursor", cursor);
             self.page = Some((self.read(request), false));
         }

@@ -3,7 +3,9 @@
 use crossterm::event::KeyCode;
 use serde_json::json;
 
-use super::{Screen, approval, request, requests, sessions};
+use super::{Screen, approval, request, requests, session, sessions};
+use crate::tui::clock::now;
+use crate::tui::dashboard::update::restart;
 
 #[test]
 fn nothing_is_approved_before_the_directory_of_its_session_is_known() {
@@ -31,4 +33,34 @@ fn what_has_no_known_directory_can_be_denied() {
     screen.type_text("nno");
     let (_, payload) = request(&screen.key(KeyCode::Enter), "submit_approval");
     assert_eq!((&payload["decision"], &payload["comment"]), (&json!("deny"), &json!("no")));
+}
+
+#[test]
+fn a_list_that_was_interrupted_is_read_to_its_end() {
+    let mut screen = Screen::new((80, 24));
+    let rows =
+        |from: u64, to: u64| -> Vec<_> { (from..to).map(|n| session(&format!("{n}"), "idle", n, "/p", "x")).collect() };
+    let sent = screen.answer(1, &json!({"sessions": rows(0, 3), "nextCursor": "c1"}));
+    let (number, _) = request(&sent, "list_sessions");
+    let sent = screen.answer(number, &json!({"sessions": rows(3, 6), "nextCursor": "c2"}));
+    assert_eq!(request(&sent, "list_sessions").1["cursor"], "c2");
+    // A session is opened and left again: the page is lost.
+    restart(&mut screen.dashboard);
+    let (number, _) = request(&screen.wait(100), "list_sessions");
+    let sent = screen.answer(number, &json!({"sessions": rows(0, 3), "nextCursor": "c1"}));
+    let (number, payload) = request(&sent, "list_sessions");
+    assert_eq!(payload["cursor"], "c2");
+    // A cursor that the daemon refuses is not used again.
+    screen.refuse(number, "INVALID_REQUEST");
+    let (number, _) = request(&screen.wait(2000), "list_sessions");
+    let sent = screen.answer(number, &json!({"sessions": rows(0, 3), "nextCursor": "c1"}));
+    let (number, payload) = request(&sent, "list_sessions");
+    assert_eq!(payload["cursor"], "c1");
+    let sent = screen.answer(number, &json!({"sessions": rows(3, 6), "nextCursor": "c2"}));
+    let (number, _) = request(&sent, "list_sessions");
+    screen.answer(number, &json!({"sessions": rows(6, 9), "nextCursor": null}));
+    assert_eq!(screen.dashboard.shared.sessions.count(), 9);
+    // From now on the first page is enough.
+    let (number, _) = request(&screen.wait(2000), "list_sessions");
+    assert_eq!(requests(&screen.answer(number, &json!({"sessions": rows(0, 3), "nextCursor": "c1"}))), []);
 }
