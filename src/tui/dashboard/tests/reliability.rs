@@ -3,7 +3,7 @@
 use crossterm::event::KeyCode;
 use serde_json::json;
 
-use super::{Screen, approval, request, requests, session, sessions};
+use super::{Screen, approval, approvals, request, requests, session, sessions};
 use crate::tui::clock::now;
 use crate::tui::dashboard::update::restart;
 
@@ -63,4 +63,30 @@ fn a_list_that_was_interrupted_is_read_to_its_end() {
     // From now on the first page is enough.
     let (number, _) = request(&screen.wait(2000), "list_sessions");
     assert_eq!(requests(&screen.answer(number, &json!({"sessions": rows(0, 3), "nextCursor": "c1"}))), []);
+}
+
+#[test]
+fn a_deleted_session_is_no_longer_listed() {
+    let mut screen = Screen::with((80, 24), &sessions(), &approvals());
+    let selected = screen.dashboard.shared.sessions.selected().unwrap().item.session_id.clone();
+    screen.key(KeyCode::Char('d'));
+    let (number, _) = request(&screen.key(KeyCode::Char('y')), "delete_session");
+    // Another change in between does not hide the answer.
+    screen.key(KeyCode::Down);
+    screen.key(KeyCode::Char('e'));
+    let (other, _) = request(&screen.key(KeyCode::Char('y')), "end_session");
+    screen.answer(number, &json!({}));
+    assert!(screen.dashboard.shared.sessions.find(&selected).is_none());
+    assert!(screen.dashboard.shared.approvals.of_session(&selected).is_none());
+    screen.answer(other, &json!({}));
+    assert_eq!(screen.dashboard.shared.sessions.count(), 3, "an ended session is still listed");
+}
+
+#[test]
+fn a_session_whose_deletion_is_refused_is_still_listed() {
+    let mut screen = Screen::with((80, 24), &sessions(), &json!([]));
+    screen.key(KeyCode::Char('d'));
+    let (number, _) = request(&screen.key(KeyCode::Char('y')), "delete_session");
+    screen.refuse(number, "SESSION_BUSY");
+    assert_eq!(screen.dashboard.shared.sessions.count(), 4);
 }
