@@ -247,6 +247,14 @@ impl Pane for ApprovalsPane {
         Handled::Yes
     }
 
+    fn discard_text(&mut self, _shared: &mut Shared) -> bool {
+        self.card.as_mut().is_some_and(Card::discard_text)
+    }
+
+    fn unsent_texts(&self) -> Vec<String> {
+        self.card.iter().filter_map(Card::unsent_text).map(str::to_owned).collect()
+    }
+
     fn paste(&mut self, text: &str, _shared: &mut Shared) {
         if let Some(card) = &mut self.card {
             card.paste(text);

@@ -152,6 +152,11 @@ impl Dashboard {
         }
     }
 
+    /// Returns the texts that were written into fields and not sent.
+    pub(crate) fn unsent_texts(&self) -> Vec<String> {
+        self.panes.iter().flat_map(|pane| pane.unsent_texts()).collect()
+    }
+
     /// Shows a message.
     pub(crate) fn show_hint(&mut self, text: &str) {
         self.shared.show_hint(text);

@@ -242,6 +242,18 @@ impl Pane for SessionsPane {
         }
     }
 
+    fn discard_text(&mut self, shared: &mut Shared) -> bool {
+        let is_filter = match &self.mode {
+            Mode::Write(purpose, field) if !field.text().is_empty() => *purpose == Purpose::Filter,
+            Mode::List | Mode::Write(..) | Mode::Confirm(..) => return false,
+        };
+        self.mode = Mode::List;
+        if is_filter {
+            self.set_filter("", shared);
+        }
+        true
+    }
+
     fn paste(&mut self, text: &str, shared: &mut Shared) {
         let Mode::Write(purpose, field) = &mut self.mode else { return };
         field.paste(text);

@@ -118,7 +118,13 @@ fn press(dashboard: &mut Dashboard, key: KeyEvent) {
     }
     if key.modifiers == KeyModifiers::CONTROL {
         match key.code {
-            KeyCode::Char('c' | 'd') => return dashboard.shared.leave(DashboardExit::Quit),
+            KeyCode::Char('c' | 'd') => {
+                let Dashboard { panes, shared, active, .. } = dashboard;
+                if !panes.get_mut(*active).is_some_and(|pane| pane.discard_text(shared)) {
+                    shared.leave(DashboardExit::Quit);
+                }
+                return;
+            }
             KeyCode::Char('l') => return dashboard.shared.push(Effect::Redraw),
             KeyCode::Char('z') => return dashboard.shared.push(Effect::Suspend),
             _ => {}

@@ -1,11 +1,30 @@
 //! Tests of what must not be decided too early, missed, or lost.
 
-use crossterm::event::KeyCode;
-use serde_json::json;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde_json::{Value, json};
 
-use super::{Screen, approval, approvals, request, requests, session, sessions};
+use super::{NOW, Screen, approval, approvals, exit, request, requests, session, sessions};
+use crate::client::test_events::complete;
 use crate::tui::clock::now;
+use crate::tui::dashboard::model::{DashboardExit, Effect, Input};
 use crate::tui::dashboard::update::restart;
+
+fn control(screen: &mut Screen, c: char) -> Vec<Effect> {
+    screen.input(Input::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL)))
+}
+
+/// An approval that asks for a text.
+fn question(id: &str, session: &str) -> Value {
+    let mut question = complete(
+        "approval_required",
+        json!({"approvalId": id, "kind": "question", "title": "Question", "summary": "Which name?",
+            "expiresAt": NOW + 3_600_000, "details": {"method": "input", "title": "Which name?"},
+            "form": {"method": "input", "title": "Which name?"}}),
+    );
+    question["sessionId"] = session.into();
+    question["runId"] = "r".into();
+    question
+}
 
 #[test]
 fn nothing_is_approved_before_the_directory_of_its_session_is_known() {
@@ -89,4 +108,29 @@ fn a_session_whose_deletion_is_refused_is_still_listed() {
     let (number, _) = request(&screen.key(KeyCode::Char('y')), "delete_session");
     screen.refuse(number, "SESSION_BUSY");
     assert_eq!(screen.dashboard.shared.sessions.count(), 4);
+}
+
+#[test]
+fn the_first_control_c_or_d_leaves_a_field_with_text() {
+    for key in ['c', 'd'] {
+        let mut screen = Screen::with((120, 30), &sessions(), &approvals());
+        screen.key(KeyCode::Char('2'));
+        screen.wait(400);
+        screen.type_text("nbecause");
+        assert_eq!(exit(&control(&mut screen, key)), None);
+        assert!(!screen.screen().contains("because"), "{}", screen.screen());
+        assert_eq!(exit(&control(&mut screen, key)), Some(DashboardExit::Quit));
+    }
+    let mut screen = Screen::with((120, 30), &sessions(), &json!([question("appr_1", "sess_bbbb")]));
+    screen.key(KeyCode::Char('2'));
+    screen.wait(400);
+    screen.type_text("Anna");
+    assert_eq!(exit(&control(&mut screen, 'c')), None);
+    assert!(!screen.screen().contains("Anna"), "{}", screen.screen());
+    assert_eq!(exit(&control(&mut screen, 'c')), Some(DashboardExit::Quit));
+    let mut screen = Screen::with((120, 30), &sessions(), &json!([]));
+    screen.type_text("r a name");
+    assert_eq!(exit(&control(&mut screen, 'c')), None);
+    assert!(!screen.screen().contains("a name"), "{}", screen.screen());
+    assert_eq!(exit(&control(&mut screen, 'c')), Some(DashboardExit::Quit));
 }
