@@ -33,6 +33,8 @@ const UNPLACED: &str = "its directory is not known yet: it can only be denied";
 #[derive(Debug, Default)]
 pub(crate) struct ApprovalsPane {
     card: Option<Card>,
+    /// Other cards, in which something was written.
+    drafts: Vec<Card>,
     /// The first row of the complete text, while it is shown.
     whole: Option<usize>,
     /// Decisions without an answer: the request and the approval.
@@ -52,9 +54,18 @@ impl ApprovalsPane {
         if let Some(next) =
             all.get(at).filter(|next| self.card.as_ref().is_none_or(|card| card.pending.id() != next.id()))
         {
-            self.card = Some(Card::new(next.clone()));
+            let card = self.take_card(next);
+            let mut left = self.card.replace(card).filter(|card| card.unsent_text().is_some());
+            left.iter_mut().for_each(Card::mark_hidden);
+            self.drafts.extend(left);
             self.whole = None;
         }
+    }
+
+    /// Returns the card of an approval: the one in which something was written, or a new one.
+    fn take_card(&mut self, pending: &PendingApproval) -> Card {
+        let draft = self.drafts.iter().position(|card| card.pending.id() == pending.id());
+        draft.map_or_else(|| Card::new(pending.clone()), |at| self.drafts.remove(at))
     }
 
     fn decide(&mut self, decision: Decision, rule: Option<String>, shared: &mut Shared) {
@@ -209,7 +220,7 @@ impl Pane for ApprovalsPane {
             ("n", "deny, with a reason for the model"),
             ("v", "show the whole diff or command"),
             ("o", "open the session"),
-            ("Up, Down", "select an approval"),
+            ("Up, Down", "select an approval; PageUp, PageDown do so in a field too"),
         ]
     }
 
@@ -229,10 +240,13 @@ impl Pane for ApprovalsPane {
             return Handled::Yes;
         }
         let is_entering = self.card.as_ref().is_some_and(Card::is_entering);
-        if self.act(key, shared) == Handled::Yes || is_entering {
+        // A field takes every key except those that leave it.
+        let leaves = matches!(key.code, KeyCode::PageUp | KeyCode::PageDown);
+        if !(is_entering && leaves) && self.act(key, shared) == Handled::Yes {
             return Handled::Yes;
         }
         match key.code {
+            _ if is_entering && !leaves && key.code != KeyCode::Esc => {}
             KeyCode::Up | KeyCode::Char('k') => self.select(-1, shared),
             KeyCode::Down | KeyCode::Char('j') => self.select(1, shared),
             KeyCode::Char('[') | KeyCode::PageUp => self.select(-1, shared),
@@ -252,7 +266,7 @@ impl Pane for ApprovalsPane {
     }
 
     fn unsent_texts(&self) -> Vec<String> {
-        self.card.iter().filter_map(Card::unsent_text).map(str::to_owned).collect()
+        self.card.iter().chain(&self.drafts).filter_map(Card::unsent_text).map(str::to_owned).collect()
     }
 
     fn paste(&mut self, text: &str, _shared: &mut Shared) {
@@ -287,16 +301,18 @@ impl Pane for ApprovalsPane {
     }
 
     fn refresh(&mut self, shared: &mut Shared) {
-        let is_pending = self.card.as_ref().is_some_and(|card| shared.approvals.find(card.pending.id()).is_some());
-        if is_pending {
-            return self.check_place(shared);
-        }
-        let unsent = self.card.take().and_then(|card| card.unsent_text().map(str::to_owned));
-        if let Some(text) = unsent {
+        let is_pending = |card: &Card| shared.approvals.find(card.pending.id()).is_some();
+        let (drafts, mut decided): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.drafts).into_iter().partition(is_pending);
+        self.drafts = drafts;
+        decided.extend(self.card.take_if(|card| !is_pending(card)));
+        for text in decided.iter().filter_map(Card::unsent_text) {
             shared.show_hint(&format!("the approval was decided elsewhere; not sent: {text}"));
         }
-        self.whole = None;
-        self.card = shared.approvals.all().first().map(|pending| Card::new(pending.clone()));
+        if self.card.is_none() {
+            self.whole = None;
+            self.card = shared.approvals.all().first().map(|pending| self.take_card(pending));
+        }
         self.check_place(shared);
     }
 

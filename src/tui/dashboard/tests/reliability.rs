@@ -134,3 +134,23 @@ fn the_first_control_c_or_d_leaves_a_field_with_text() {
     assert!(!screen.screen().contains("a name"), "{}", screen.screen());
     assert_eq!(exit(&control(&mut screen, 'c')), Some(DashboardExit::Quit));
 }
+
+#[test]
+fn other_approvals_can_be_selected_beside_a_question_and_its_answer_is_kept() {
+    let listed = json!([question("appr_1", "sess_bbbb"), approval("appr_2", "sess_cccc", "make install")]);
+    let mut screen = Screen::with((120, 30), &sessions(), &listed);
+    screen.key(KeyCode::Char('2'));
+    screen.wait(400);
+    screen.type_text("Anna");
+    screen.key(KeyCode::PageDown);
+    assert!(screen.screen().contains("y once") || screen.screen().contains("▌ …"), "{}", screen.screen());
+    assert!(!screen.screen().contains("Anna"), "{}", screen.screen());
+    screen.key(KeyCode::PageUp);
+    assert!(screen.screen().contains("answer: Anna"), "{}", screen.screen());
+    // Esc leaves the pane, not the answer.
+    screen.wait(400);
+    screen.key(KeyCode::Esc);
+    assert!(!screen.screen().contains("answer: Anna"), "{}", screen.screen());
+    screen.key(KeyCode::Char('2'));
+    assert!(screen.screen().contains("answer: Anna"), "{}", screen.screen());
+}
