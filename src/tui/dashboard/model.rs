@@ -82,6 +82,8 @@ pub(crate) struct Watched {
     pub(crate) preview: Option<(String, u16)>,
     /// Those whose state is followed.
     pub(crate) active: BTreeSet<String>,
+    /// Another number than before: those that the daemon refused are tried again.
+    pub(crate) attempt: u64,
 }
 
 /// The state of a session whose events follow.

@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) is_local: bool,
     /// Whether the list of sessions was read once.
     pub(crate) is_loaded: bool,
+    /// How often sessions that the daemon refused were to be followed again.
+    pub(crate) attempt: u64,
     directory: String,
     hint: Option<(String, Millis)>,
     effects: Vec<Effect>,
@@ -84,6 +86,7 @@ impl Shared {
             environment: None,
             is_local: setup.is_local,
             is_loaded: false,
+            attempt: 0,
             directory: setup.directory,
             hint: None,
             effects: Vec::new(),

@@ -67,6 +67,7 @@ pub(crate) fn prepare(dashboard: &mut Dashboard, now: Millis) -> Vec<Effect> {
     let wanted = Watched {
         preview: panes.get(*active).and_then(|pane| pane.previewed(shared)),
         active: shared.sessions.active(),
+        attempt: shared.attempt,
     };
     let mut effects = Vec::new();
     if *watched != wanted {
@@ -125,7 +126,10 @@ fn press(dashboard: &mut Dashboard, key: KeyEvent) {
                 }
                 return;
             }
-            KeyCode::Char('l') => return dashboard.shared.push(Effect::Redraw),
+            KeyCode::Char('l') => {
+                dashboard.shared.attempt += 1;
+                return dashboard.shared.push(Effect::Redraw);
+            }
             KeyCode::Char('z') => return dashboard.shared.push(Effect::Suspend),
             _ => {}
         }
@@ -192,6 +196,7 @@ fn connection(dashboard: &mut Dashboard, notice: &Notice) {
         Notice::DaemonStopped => shared.connection = Connection::Stopped,
         Notice::Reconnected => {
             shared.connection = Connection::Connected;
+            shared.attempt += 1;
             shared.show_hint("reconnected to pushd");
             shared.refresh_soon();
         }

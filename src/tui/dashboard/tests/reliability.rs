@@ -4,6 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
 use super::{NOW, Screen, approval, approvals, exit, request, requests, session, sessions};
+use crate::client::Notice;
 use crate::client::test_events::complete;
 use crate::tui::clock::now;
 use crate::tui::dashboard::model::{DashboardExit, Effect, Input};
@@ -153,4 +154,15 @@ fn other_approvals_can_be_selected_beside_a_question_and_its_answer_is_kept() {
     assert!(!screen.screen().contains("answer: Anna"), "{}", screen.screen());
     screen.key(KeyCode::Char('2'));
     assert!(screen.screen().contains("answer: Anna"), "{}", screen.screen());
+}
+
+#[test]
+fn a_new_connection_follows_refused_sessions_again() {
+    let mut screen = Screen::with((120, 30), &sessions(), &json!([]));
+    let before = screen.dashboard.watched.clone();
+    screen.input(Input::Notice(Notice::Reconnected));
+    assert_ne!(screen.dashboard.watched, before);
+    let before = screen.dashboard.watched.clone();
+    control(&mut screen, 'l');
+    assert_ne!(screen.dashboard.watched, before);
 }
