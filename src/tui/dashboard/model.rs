@@ -10,6 +10,7 @@ use super::panes;
 use super::shared::Shared;
 use crate::client::{Event, Notice, Request, SessionSnapshot};
 use crate::tui::client_task::CallError;
+use crate::tui::clock::now;
 use crate::tui::model::Millis;
 use crate::tui::text::theme::Theme;
 
@@ -159,8 +160,9 @@ impl Dashboard {
         self.panes.iter().flat_map(|pane| pane.unsent_texts()).collect()
     }
 
-    /// Shows a message.
+    /// Shows a message. Since the last input a session may have been shown for a long time.
     pub(crate) fn show_hint(&mut self, text: &str) {
+        self.shared.now = now();
         self.shared.show_hint(text);
     }
 }

@@ -157,6 +157,15 @@ fn other_approvals_can_be_selected_beside_a_question_and_its_answer_is_kept() {
 }
 
 #[test]
+fn a_message_about_an_opened_session_is_shown_when_the_dashboard_is_back() {
+    let mut screen = Screen::new((80, 24));
+    screen.dashboard.show_hint("error: it could not be opened");
+    screen.now = now();
+    screen.input(Input::Tick);
+    assert_eq!(screen.dashboard.shared.hint(), Some("error: it could not be opened"));
+}
+
+#[test]
 fn a_new_connection_follows_refused_sessions_again() {
     let mut screen = Screen::with((120, 30), &sessions(), &json!([]));
     let before = screen.dashboard.watched.clone();
