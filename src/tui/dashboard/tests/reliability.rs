@@ -166,6 +166,21 @@ fn a_message_about_an_opened_session_is_shown_when_the_dashboard_is_back() {
 }
 
 #[test]
+fn sessions_are_grouped_by_the_repository_that_the_daemon_lists() {
+    let mut listed = sessions();
+    listed[0]["repo"] = json!({"rootPath": "/home/me/project"});
+    let mut screen = Screen::new((80, 24));
+    let effects = screen.answer(1, &json!({"sessions": listed, "nextCursor": null}));
+    let asked: Vec<_> = effects
+        .iter()
+        .filter_map(|effect| if let Effect::FindRepositories(places) = effect { Some(places.clone()) } else { None })
+        .collect();
+    assert_eq!(asked, [["/home/me/project", "/home/me/project/deep"]]);
+    screen.input(Input::Repositories(vec![("/home/me/site".into(), "/elsewhere".into())]));
+    assert!(screen.screen().contains("/home/me/project · 3 sessions"), "{}", screen.screen());
+}
+
+#[test]
 fn a_new_connection_follows_refused_sessions_again() {
     let mut screen = Screen::with((120, 30), &sessions(), &json!([]));
     let before = screen.dashboard.watched.clone();
