@@ -22,6 +22,8 @@ const REFRESH_INTERVAL: Millis = 2000;
 const UNWATCHED_INTERVAL: Millis = 10_000;
 /// How often the cost of all sessions is read.
 const COSTS_INTERVAL: Millis = 30_000;
+/// How soon it is read again after a run has ended.
+const COSTS_PAUSE: Millis = 10_000;
 /// How soon after an event the list is read.
 const REFRESH_PAUSE: Millis = 150;
 /// How long a message is shown.
@@ -70,6 +72,8 @@ pub(crate) struct Shared {
     listing: Option<u64>,
     costs: Option<u64>,
     costs_at: Millis,
+    /// When it was read last.
+    costs_read: Millis,
 }
 
 impl Shared {
@@ -100,6 +104,7 @@ impl Shared {
             listing: None,
             costs: None,
             costs_at: 0,
+            costs_read: 0,
         }
     }
 
@@ -201,7 +206,7 @@ impl Shared {
             self.listing = Some(self.read(Request::list_approvals(None)));
         }
         if self.costs.is_none() && self.costs_at <= self.now && self.is_loaded {
-            self.costs_at = self.now + COSTS_INTERVAL;
+            (self.costs_at, self.costs_read) = (self.now + COSTS_INTERVAL, self.now);
             self.costs = Some(self.read(Request::stats().with("bySession", true)));
         }
     }
@@ -276,7 +281,7 @@ impl Shared {
             self.refresh_soon();
         }
         if event.ends_run() {
-            self.costs_at = 0;
+            self.costs_at = self.costs_at.min(self.costs_read + COSTS_PAUSE);
         }
     }
 

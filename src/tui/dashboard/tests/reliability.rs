@@ -181,6 +181,19 @@ fn sessions_are_grouped_by_the_repository_that_the_daemon_lists() {
 }
 
 #[test]
+fn many_ended_runs_do_not_read_the_costs_each_time() {
+    let mut screen = Screen::with((80, 24), &sessions(), &json!([]));
+    let (number, _) = request(&screen.wait(2000), "get_stats");
+    screen.answer(number, &json!({"sessions": []}));
+    let reads = |effects: &[Effect]| requests(effects).iter().filter(|(_, line)| line["type"] == "get_stats").count();
+    for _ in 0..4 {
+        screen.event("sess_bbbb", "run_complete", json!({}));
+        assert_eq!(reads(&screen.wait(2000)), 0);
+    }
+    assert_eq!(reads(&screen.wait(2000)), 1);
+}
+
+#[test]
 fn a_new_connection_follows_refused_sessions_again() {
     let mut screen = Screen::with((120, 30), &sessions(), &json!([]));
     let before = screen.dashboard.watched.clone();
