@@ -137,6 +137,17 @@ fn the_first_control_c_or_d_leaves_a_field_with_text() {
 }
 
 #[test]
+fn unsent_texts_are_known_when_the_dashboard_ends() {
+    let mut screen = Screen::with((120, 30), &sessions(), &approvals());
+    assert_eq!(screen.dashboard.unsent_texts(), [""; 0]);
+    screen.key(KeyCode::Char('2'));
+    screen.wait(400);
+    screen.type_text("nbecause");
+    assert_eq!(exit(&screen.input(Input::Terminate)), Some(DashboardExit::Quit));
+    assert_eq!(screen.dashboard.unsent_texts(), ["because"]);
+}
+
+#[test]
 fn other_approvals_can_be_selected_beside_a_question_and_its_answer_is_kept() {
     let listed = json!([question("appr_1", "sess_bbbb"), approval("appr_2", "sess_cccc", "make install")]);
     let mut screen = Screen::with((120, 30), &sessions(), &listed);
