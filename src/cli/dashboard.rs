@@ -7,11 +7,12 @@ use tokio::process::Command;
 
 use super::attach::{SessionView, show_until_left};
 use super::chat::{self, ChatArgs};
-use super::console::Palette;
+use super::console::{Console, Palette};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::{chain, ids, overview};
-use crate::client::Access;
+use crate::client::{Access, Client};
+use crate::display::sanitize::sanitize;
 use crate::tui::dashboard::{self, Connections, Dashboard, DashboardExit, DashboardSetup, ReportKind, Reports};
 use crate::tui::{StartPosition, ViewExit};
 
@@ -31,6 +32,20 @@ pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
         directory,
         is_local: !context.is_remote(),
     });
+    let outcome = show_until_quit(&mut dashboard, requests, context).await;
+    print_unsent(&dashboard.unsent_texts(), &mut context.console);
+    outcome
+}
+
+/// Prints what was written into fields and not sent, so that it is not lost.
+fn print_unsent(texts: &[String], console: &mut Console) {
+    for text in texts.iter().filter(|text| !text.trim().is_empty()) {
+        console.notice("not sent:");
+        sanitize(text).lines().for_each(|line| console.notice(&format!("  {line}")));
+    }
+}
+
+async fn show_until_quit(dashboard: &mut Dashboard, requests: Client, context: &mut Context) -> Result<Exit, CliError> {
     let reports = reports(context);
     let mut connection = Some(requests);
     loop {
@@ -40,7 +55,7 @@ pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
         };
         let connections = Connections { requests, events: context.client().await? };
         let notices = context.route_notices();
-        let left = dashboard::run(&mut dashboard, connections, notices, &reports).await?;
+        let left = dashboard::run(dashboard, connections, notices, &reports).await?;
         let shown = match left {
             DashboardExit::Quit | DashboardExit::Unwritable => return Ok(Exit::SUCCESS),
             DashboardExit::Open(session) => show(session, context).await,

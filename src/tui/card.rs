@@ -135,6 +135,21 @@ impl Card {
         }
     }
 
+    /// Leaves a field with text, or clears it if there is nothing else; returns whether there was a text.
+    pub(crate) fn discard_text(&mut self) -> bool {
+        let has_text = match &self.entry {
+            Entry::Reason(editor) | Entry::Rule(editor) | Entry::Answer(editor) => !self.is_sent && !editor.is_empty(),
+            Entry::Keys => false,
+        };
+        if has_text {
+            self.entry = match &self.entry {
+                Entry::Answer(_) => Entry::Answer(Editor::default()),
+                Entry::Keys | Entry::Reason(_) | Entry::Rule(_) => Entry::Keys,
+            };
+        }
+        has_text
+    }
+
     /// Inserts a pasted text into the field; returns whether there is one.
     pub(crate) fn paste(&mut self, text: &str) -> bool {
         match &mut self.entry {

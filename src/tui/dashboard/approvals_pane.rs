@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::display::approval::{Decision, PendingApproval, is_already_decided};
 use crate::display::sanitize::{escape_line, sanitize_line};
 use crate::display::session_words::age;
-use crate::tui::card::{ARMING_MILLIS, Card, CardAction};
+use crate::tui::card::{ARMING_MILLIS, Card, CardAction, Entry};
 use crate::tui::card_view::{self, CardContext, CardRows};
 use crate::tui::keys::grants;
 use crate::tui::model::Millis;
@@ -26,11 +26,15 @@ const SIDE_BY_SIDE: u16 = 100;
 const LIST_COLUMNS: u16 = 40;
 /// How many approvals are listed above the card.
 const LISTED_ABOVE: usize = 5;
+/// What a card says while the session of its approval is not listed.
+const UNPLACED: &str = "its directory is not known yet: it can only be denied";
 
 /// The pane with the approvals.
 #[derive(Debug, Default)]
 pub(crate) struct ApprovalsPane {
     card: Option<Card>,
+    /// Other cards, in which something was written.
+    drafts: Vec<Card>,
     /// The first row of the complete text, while it is shown.
     whole: Option<usize>,
     /// Decisions without an answer: the request and the approval.
@@ -50,9 +54,18 @@ impl ApprovalsPane {
         if let Some(next) =
             all.get(at).filter(|next| self.card.as_ref().is_none_or(|card| card.pending.id() != next.id()))
         {
-            self.card = Some(Card::new(next.clone()));
+            let card = self.take_card(next);
+            let mut left = self.card.replace(card).filter(|card| card.unsent_text().is_some());
+            left.iter_mut().for_each(Card::mark_hidden);
+            self.drafts.extend(left);
             self.whole = None;
         }
+    }
+
+    /// Returns the card of an approval: the one in which something was written, or a new one.
+    fn take_card(&mut self, pending: &PendingApproval) -> Card {
+        let draft = self.drafts.iter().position(|card| card.pending.id() == pending.id());
+        draft.map_or_else(|| Card::new(pending.clone()), |at| self.drafts.remove(at))
     }
 
     fn decide(&mut self, decision: Decision, rule: Option<String>, shared: &mut Shared) {
@@ -67,6 +80,7 @@ impl ApprovalsPane {
     fn act(&mut self, key: KeyEvent, shared: &mut Shared) -> Handled {
         let hides_rows = self.draw_card(shared.area(), shared).is_some_and(|drawn| drawn.hides_rows);
         let Some(card) = self.card.as_mut() else { return Handled::No };
+        let is_placed = directory(card, shared).is_some();
         if !card.is_armed(shared.now) {
             return Handled::No;
         }
@@ -77,12 +91,30 @@ impl ApprovalsPane {
                 self.whole = Some(0);
                 self.scroll(0, shared);
             }
+            CardAction::Decide { decision, .. } if grants(&decision) && !is_placed => {
+                card.problem = Some(UNPLACED.to_owned());
+            }
             CardAction::Decide { decision, .. } if grants(&decision) && hides_rows && !card.is_viewed => {
                 card.problem = Some("a part is not shown: v shows everything".to_owned());
             }
             CardAction::Decide { decision, rule } => self.decide(decision, rule, shared),
         }
         Handled::Yes
+    }
+
+    /// Says on the card whether the directory is known; as soon as it is, it has to be read before keys decide.
+    fn check_place(&mut self, shared: &Shared) {
+        let Some(card) = self.card.as_mut() else { return };
+        let is_placed = directory(card, shared).is_some();
+        let says_unplaced = card.problem.as_deref() == Some(UNPLACED);
+        if is_placed && says_unplaced {
+            card.problem = None;
+            if !matches!(card.entry, Entry::Reason(_) | Entry::Answer(_)) {
+                card.mark_hidden();
+            }
+        } else if !is_placed && card.problem.is_none() && card.pending.form.is_none() {
+            card.problem = Some(UNPLACED.to_owned());
+        }
     }
 
     /// Scrolls the complete text; what has been on the screen to its end counts as shown.
@@ -129,12 +161,11 @@ impl ApprovalsPane {
     fn draw_card(&self, area: Area, shared: &Shared) -> Option<CardRows> {
         let card = self.card.as_ref()?;
         let (width, above) = Self::layout(area, shared);
-        let cwd = shared.sessions.find(&card.pending.session).map_or("", |entry| entry.item.cwd.as_str());
         let context = CardContext {
             theme: &shared.theme,
             width,
             now: shared.now,
-            cwd,
+            cwd: directory(card, shared).unwrap_or_default(),
             counted: shared.approvals.find(card.pending.id()).unwrap_or(&card.pending),
             others: shared.approvals.all().len().saturating_sub(1),
             is_focused: true,
@@ -164,6 +195,12 @@ impl ApprovalsPane {
     }
 }
 
+/// Returns the directory of the session that wants an approval, if the session is listed.
+fn directory<'a>(card: &Card, shared: &'a Shared) -> Option<&'a str> {
+    let entry = shared.sessions.find(&card.pending.session)?;
+    Some(entry.item.cwd.as_str()).filter(|directory| !directory.is_empty())
+}
+
 impl Pane for ApprovalsPane {
     fn title(&self) -> &'static str {
         "Approvals"
@@ -182,7 +219,7 @@ impl Pane for ApprovalsPane {
             ("n", "deny, with a reason for the model"),
             ("v", "show the whole diff or command"),
             ("o", "open the session"),
-            ("Up, Down", "select an approval"),
+            ("Up, Down", "select an approval; PageUp, PageDown do so in a field too"),
         ]
     }
 
@@ -202,10 +239,13 @@ impl Pane for ApprovalsPane {
             return Handled::Yes;
         }
         let is_entering = self.card.as_ref().is_some_and(Card::is_entering);
-        if self.act(key, shared) == Handled::Yes || is_entering {
+        // A field takes every key except those that leave it.
+        let leaves = matches!(key.code, KeyCode::PageUp | KeyCode::PageDown);
+        if !(is_entering && leaves) && self.act(key, shared) == Handled::Yes {
             return Handled::Yes;
         }
         match key.code {
+            _ if is_entering && !leaves && key.code != KeyCode::Esc => {}
             KeyCode::Up | KeyCode::Char('k') => self.select(-1, shared),
             KeyCode::Down | KeyCode::Char('j') => self.select(1, shared),
             KeyCode::Char('[') | KeyCode::PageUp => self.select(-1, shared),
@@ -218,6 +258,14 @@ impl Pane for ApprovalsPane {
             _ => return Handled::No,
         }
         Handled::Yes
+    }
+
+    fn discard_text(&mut self, _shared: &mut Shared) -> bool {
+        self.card.as_mut().is_some_and(Card::discard_text)
+    }
+
+    fn unsent_texts(&self) -> Vec<String> {
+        self.card.iter().chain(&self.drafts).filter_map(Card::unsent_text).map(str::to_owned).collect()
     }
 
     fn paste(&mut self, text: &str, _shared: &mut Shared) {
@@ -252,16 +300,19 @@ impl Pane for ApprovalsPane {
     }
 
     fn refresh(&mut self, shared: &mut Shared) {
-        let is_pending = self.card.as_ref().is_some_and(|card| shared.approvals.find(card.pending.id()).is_some());
-        if is_pending {
-            return;
-        }
-        let unsent = self.card.take().and_then(|card| card.unsent_text().map(str::to_owned));
-        if let Some(text) = unsent {
+        let is_pending = |card: &Card| shared.approvals.find(card.pending.id()).is_some();
+        let (drafts, mut decided): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.drafts).into_iter().partition(is_pending);
+        self.drafts = drafts;
+        decided.extend(self.card.take_if(|card| !is_pending(card)));
+        for text in decided.iter().filter_map(Card::unsent_text) {
             shared.show_hint(&format!("the approval was decided elsewhere; not sent: {text}"));
         }
-        self.whole = None;
-        self.card = shared.approvals.all().first().map(|pending| Card::new(pending.clone()));
+        if self.card.is_none() {
+            self.whole = None;
+            self.card = shared.approvals.all().first().map(|pending| self.take_card(pending));
+        }
+        self.check_place(shared);
     }
 
     fn next_tick(&self, shared: &Shared) -> Option<Millis> {

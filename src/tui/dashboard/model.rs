@@ -10,6 +10,7 @@ use super::panes;
 use super::shared::Shared;
 use crate::client::{Event, Notice, Request, SessionSnapshot};
 use crate::tui::client_task::CallError;
+use crate::tui::clock::now;
 use crate::tui::model::Millis;
 use crate::tui::text::theme::Theme;
 
@@ -82,6 +83,8 @@ pub(crate) struct Watched {
     pub(crate) preview: Option<(String, u16)>,
     /// Those whose state is followed.
     pub(crate) active: BTreeSet<String>,
+    /// Another number than before: those that the daemon refused are tried again.
+    pub(crate) attempt: u64,
 }
 
 /// The state of a session whose events follow.
@@ -152,8 +155,14 @@ impl Dashboard {
         }
     }
 
-    /// Shows a message.
+    /// Returns the texts that were written into fields and not sent.
+    pub(crate) fn unsent_texts(&self) -> Vec<String> {
+        self.panes.iter().flat_map(|pane| pane.unsent_texts()).collect()
+    }
+
+    /// Shows a message. Since the last input a session may have been shown for a long time.
     pub(crate) fn show_hint(&mut self, text: &str) {
+        self.shared.now = now();
         self.shared.show_hint(text);
     }
 }

@@ -31,6 +31,16 @@ pub(crate) trait Pane: Send {
     /// Handles a key.
     fn key(&mut self, key: KeyEvent, shared: &mut Shared) -> Handled;
 
+    /// Clears or leaves a field with text; returns whether there was one.
+    fn discard_text(&mut self, _shared: &mut Shared) -> bool {
+        false
+    }
+
+    /// Returns the texts that were written into fields and not sent.
+    fn unsent_texts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Handles a pasted text.
     fn paste(&mut self, _text: &str, _shared: &mut Shared) {}
 

@@ -109,7 +109,7 @@ impl SessionList {
 
     /// Adds or replaces a session.
     fn insert(&mut self, item: SessionItem) {
-        if !self.roots.contains_key(&item.cwd) {
+        if listed_root(&item).is_none() && !self.roots.contains_key(&item.cwd) {
             self.unknown.insert(item.cwd.clone());
         }
         let title: String = sanitize_line(title(&item)).chars().take(TITLE_CHARS).collect();
@@ -190,7 +190,8 @@ impl SessionList {
         }
         let mut groups: BTreeMap<&str, Vec<(Rank, &Entry)>> = BTreeMap::new();
         for entry in self.entries.values().filter(|entry| entry.words.contains(&self.filter)) {
-            let root = self.roots.get(&entry.item.cwd).unwrap_or(&entry.item.cwd);
+            let found = || self.roots.get(&entry.item.cwd).unwrap_or(&entry.item.cwd);
+            let root = listed_root(&entry.item).unwrap_or_else(found);
             groups.entry(root).or_default().push((rank(&entry.item, waiting), entry));
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
@@ -284,6 +285,11 @@ impl SessionList {
     pub(crate) const fn mark_stale(&mut self) {
         self.is_stale = true;
     }
+}
+
+/// Returns the repository that the daemon lists for a session.
+fn listed_root(item: &SessionItem) -> Option<&String> {
+    item.repo.root_path.as_ref().filter(|root| !root.is_empty())
 }
 
 /// The place of a session in its repository.

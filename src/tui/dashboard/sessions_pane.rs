@@ -35,8 +35,19 @@ pub(crate) struct SessionsPane {
     is_preview_only: bool,
     /// The selected session, and since when.
     rested: Option<(String, Millis)>,
-    /// A change without an answer, and what to say about its success.
-    change: Option<(u64, String)>,
+    /// Changes without an answer.
+    changes: Vec<Change>,
+}
+
+/// A change without an answer.
+#[derive(Debug)]
+struct Change {
+    /// The number of its request.
+    number: u64,
+    /// What to say about its success.
+    words: String,
+    /// The session that it deletes.
+    deleted: Option<String>,
 }
 
 /// What the keys do.
@@ -109,16 +120,20 @@ impl SessionsPane {
             Purpose::Rename(_) if text.is_empty() => shared.show_hint("a name is not empty"),
             Purpose::Rename(session) => {
                 let number = shared.change(Request::rename_session(&session, text));
-                self.change = Some((number, format!("renamed to {text}")));
+                self.changes.push(Change { number, words: format!("renamed to {text}"), deleted: None });
             }
         }
     }
 
     fn confirm(&mut self, removal: Removal, session: &str, shared: &mut Shared) {
-        self.change = Some(match removal {
-            Removal::End => (shared.change(Request::end_session(session)), "session ended".to_owned()),
-            Removal::Delete => (shared.change(Request::delete_session(session, false)), "session deleted".to_owned()),
-        });
+        let (number, words, deleted) = match removal {
+            Removal::End => (shared.change(Request::end_session(session)), "session ended", None),
+            Removal::Delete => {
+                let number = shared.change(Request::delete_session(session, false));
+                (number, "session deleted", Some(session.to_owned()))
+            }
+        };
+        self.changes.push(Change { number, words: words.to_owned(), deleted });
     }
 
     /// Returns the columns of the list and of the preview, as far as they are visible.
@@ -227,6 +242,18 @@ impl Pane for SessionsPane {
         }
     }
 
+    fn discard_text(&mut self, shared: &mut Shared) -> bool {
+        let is_filter = match &self.mode {
+            Mode::Write(purpose, field) if !field.text().is_empty() => *purpose == Purpose::Filter,
+            Mode::List | Mode::Write(..) | Mode::Confirm(..) => return false,
+        };
+        self.mode = Mode::List;
+        if is_filter {
+            self.set_filter("", shared);
+        }
+        true
+    }
+
     fn paste(&mut self, text: &str, shared: &mut Shared) {
         let Mode::Write(purpose, field) = &mut self.mode else { return };
         field.paste(text);
@@ -237,9 +264,17 @@ impl Pane for SessionsPane {
     }
 
     fn answer(&mut self, answer: &Answer, shared: &mut Shared) {
-        let Some((_, words)) = self.change.take_if(|(number, _)| *number == answer.number) else { return };
+        let Some(at) = self.changes.iter().position(|change| change.number == answer.number) else { return };
+        let change = self.changes.remove(at);
         match &answer.result {
-            Ok(_) => shared.show_hint(&words),
+            Ok(_) => {
+                // The first page of the list does not say that an old session is gone.
+                if let Some(session) = &change.deleted {
+                    shared.sessions.remove(session);
+                    shared.approvals.remove_session(session);
+                }
+                shared.show_hint(&change.words);
+            }
             Err(error) => shared.show_error(error),
         }
         shared.refresh_soon();

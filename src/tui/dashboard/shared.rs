@@ -22,6 +22,8 @@ const REFRESH_INTERVAL: Millis = 2000;
 const UNWATCHED_INTERVAL: Millis = 10_000;
 /// How often the cost of all sessions is read.
 const COSTS_INTERVAL: Millis = 30_000;
+/// How soon it is read again after a run has ended.
+const COSTS_PAUSE: Millis = 10_000;
 /// How soon after an event the list is read.
 const REFRESH_PAUSE: Millis = 150;
 /// How long a message is shown.
@@ -51,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) is_local: bool,
     /// Whether the list of sessions was read once.
     pub(crate) is_loaded: bool,
+    /// How often sessions that the daemon refused were to be followed again.
+    pub(crate) attempt: u64,
     directory: String,
     hint: Option<(String, Millis)>,
     effects: Vec<Effect>,
@@ -62,9 +66,14 @@ pub(crate) struct Shared {
     refresh_at: Millis,
     /// The request for a page of the list, and whether it is the first one.
     page: Option<(u64, bool)>,
+    /// Whether the list was read to its end once; if not, where its reading continues.
+    is_complete: bool,
+    unread: Option<String>,
     listing: Option<u64>,
     costs: Option<u64>,
     costs_at: Millis,
+    /// When it was read last.
+    costs_read: Millis,
 }
 
 impl Shared {
@@ -81,6 +90,7 @@ impl Shared {
             environment: None,
             is_local: setup.is_local,
             is_loaded: false,
+            attempt: 0,
             directory: setup.directory,
             hint: None,
             effects: Vec::new(),
@@ -89,9 +99,12 @@ impl Shared {
             changes: BTreeSet::new(),
             refresh_at: 0,
             page: None,
+            is_complete: false,
+            unread: None,
             listing: None,
             costs: None,
             costs_at: 0,
+            costs_read: 0,
         }
     }
 
@@ -193,7 +206,7 @@ impl Shared {
             self.listing = Some(self.read(Request::list_approvals(None)));
         }
         if self.costs.is_none() && self.costs_at <= self.now && self.is_loaded {
-            self.costs_at = self.now + COSTS_INTERVAL;
+            (self.costs_at, self.costs_read) = (self.now + COSTS_INTERVAL, self.now);
             self.costs = Some(self.read(Request::stats().with("bySession", true)));
         }
     }
@@ -212,7 +225,11 @@ impl Shared {
         if let Some((_, is_first)) = self.page.take_if(|(number, _)| *number == answer.number) {
             match answer.read::<SessionPage>() {
                 Ok(page) => self.list_page(&page, is_first),
-                Err(error) => self.show_error(&error),
+                Err(error) => {
+                    // The daemon may not know the cursor any more.
+                    self.unread.take_if(|_| !is_first && error.code.is_some());
+                    self.show_error(&error);
+                }
             }
         }
         if self.listing.take_if(|number| *number == answer.number).is_some() {
@@ -232,7 +249,18 @@ impl Shared {
     fn list_page(&mut self, page: &SessionPage, is_first: bool) {
         self.is_loaded = true;
         let is_news = self.sessions.merge(page, is_first);
-        if let Some(cursor) = page.next_cursor.clone().filter(|_| is_news && self.sessions.count() < MOST_SESSIONS) {
+        let next = page.next_cursor.clone().filter(|_| self.sessions.count() < MOST_SESSIONS);
+        self.is_complete |= next.is_none();
+        let cursor = if self.is_complete {
+            self.unread = None;
+            next.filter(|_| is_news)
+        } else {
+            // What was read before an interruption is not read again.
+            let unread = self.unread.take().filter(|_| is_first && !is_news);
+            self.unread = unread.or(next);
+            self.unread.clone()
+        };
+        if let Some(cursor) = cursor {
             let request = Request::list_sessions(NEXT_PAGE).with("cursor", cursor);
             self.page = Some((self.read(request), false));
         }
@@ -253,7 +281,7 @@ impl Shared {
             self.refresh_soon();
         }
         if event.ends_run() {
-            self.costs_at = 0;
+            self.costs_at = self.costs_at.min(self.costs_read + COSTS_PAUSE);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tests of the dashboard: inputs in, effects and rows out.
 
+mod reliability;
 mod snapshots;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -216,7 +217,7 @@ fn the_cost_of_sessions_is_read_with_the_list_and_again_after_a_run() {
         screen.refuse(number, "X");
     }
     screen.event("sess_bbbb", "run_complete", json!({}));
-    request(&screen.wait(2000), "get_stats");
+    request(&screen.wait(10_000), "get_stats");
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub(crate) fn prepare(dashboard: &mut Dashboard, now: Millis) -> Vec<Effect> {
     let wanted = Watched {
         preview: panes.get(*active).and_then(|pane| pane.previewed(shared)),
         active: shared.sessions.active(),
+        attempt: shared.attempt,
     };
     let mut effects = Vec::new();
     if *watched != wanted {
@@ -118,8 +119,17 @@ fn press(dashboard: &mut Dashboard, key: KeyEvent) {
     }
     if key.modifiers == KeyModifiers::CONTROL {
         match key.code {
-            KeyCode::Char('c' | 'd') => return dashboard.shared.leave(DashboardExit::Quit),
-            KeyCode::Char('l') => return dashboard.shared.push(Effect::Redraw),
+            KeyCode::Char('c' | 'd') => {
+                let Dashboard { panes, shared, active, .. } = dashboard;
+                if !panes.get_mut(*active).is_some_and(|pane| pane.discard_text(shared)) {
+                    shared.leave(DashboardExit::Quit);
+                }
+                return;
+            }
+            KeyCode::Char('l') => {
+                dashboard.shared.attempt += 1;
+                return dashboard.shared.push(Effect::Redraw);
+            }
             KeyCode::Char('z') => return dashboard.shared.push(Effect::Suspend),
             _ => {}
         }
@@ -186,6 +196,7 @@ fn connection(dashboard: &mut Dashboard, notice: &Notice) {
         Notice::DaemonStopped => shared.connection = Connection::Stopped,
         Notice::Reconnected => {
             shared.connection = Connection::Connected;
+            shared.attempt += 1;
             shared.show_hint("reconnected to pushd");
             shared.refresh_soon();
         }

@@ -62,10 +62,16 @@ struct Followed {
     preview: Option<(String, u16)>,
     /// Those that the daemon refuses.
     refused: BTreeSet<String>,
+    attempt: u64,
 }
 
 impl Followed {
     fn next_step(&mut self, wanted: &Watched) -> Option<Step> {
+        // What was refused is tried again with a new connection, on demand, and after it was not wanted for a while.
+        let is_new_attempt = std::mem::replace(&mut self.attempt, wanted.attempt) != wanted.attempt;
+        let is_shown = |session: &String| wanted.preview.as_ref().is_some_and(|(shown, _)| shown == session);
+        let is_wanted = |session: &String| wanted.active.contains(session) || is_shown(session);
+        self.refused.retain(|session| !is_new_attempt && is_wanted(session));
         if self.preview != wanted.preview {
             self.preview = None;
             let wanted = wanted.preview.clone().filter(|(session, _)| !self.refused.contains(session));
@@ -167,7 +173,7 @@ mod tests {
 
     fn wanted(preview: Option<&str>, active: &[&str]) -> Watched {
         let active = active.iter().map(|session| (*session).to_owned()).collect();
-        Watched { preview: preview.map(|session| (session.to_owned(), 40)), active }
+        Watched { preview: preview.map(|session| (session.to_owned(), 40)), active, attempt: 0 }
     }
 
     #[test]
@@ -183,6 +189,20 @@ mod tests {
         assert_eq!(state.next_step(&wanted(None, &["a"])), Some(Step::Drop("p".into())));
         state.refuse("a");
         assert_eq!(state.next_step(&wanted(Some("p"), &["a"])), Some(Step::Preview("p".into(), 40)));
+    }
+
+    #[test]
+    fn a_refused_session_is_tried_again() {
+        let mut state = Followed::default();
+        state.refuse("a");
+        assert_eq!(state.next_step(&wanted(None, &["a"])), None);
+        let again = Watched { attempt: 1, ..wanted(None, &["a"]) };
+        assert_eq!(state.next_step(&again), Some(Step::Follow("a".into())));
+        state.refuse("a");
+        assert_eq!(state.next_step(&again), None);
+        // It is no longer wanted, and then it is.
+        assert_eq!(state.next_step(&Watched { attempt: 1, ..wanted(None, &[]) }), None);
+        assert_eq!(state.next_step(&again), Some(Step::Follow("a".into())));
     }
 
     #[test]
