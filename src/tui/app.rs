@@ -31,8 +31,11 @@ use crate::display::sanitize::sanitize;
 use crate::display::style::Style;
 use crate::kernel::event::{EventKind, GateEvent};
 
-/// How many events before the last one are shown when the view attaches.
-const HISTORY_EVENTS: u64 = 3000;
+/// How many positions before the last one are shown when the view attaches: 3,000 events, and the numbers that one crash
+/// of the daemon skips.
+const HISTORY_EVENTS: u64 = 3000 + SKIPPED_NUMBERS;
+/// How many numbers a crash of the daemon skips at most: it reserves them in advance, and uses none twice.
+pub(crate) const SKIPPED_NUMBERS: u64 = 4096;
 /// How many lines of them are kept until the first drawing.
 const HISTORY_LINES: usize = 2000;
 /// The shortest time between two drawings.

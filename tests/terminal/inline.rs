@@ -370,3 +370,16 @@ fn messages(terminal: &Terminal) -> Vec<String> {
     let messages = events.filter(|event| event["type"] == "user_message");
     messages.map(|event| event["payload"]["text"].as_str().unwrap().to_owned()).collect()
 }
+
+#[test]
+fn a_view_shows_what_happened_before_a_crash_of_the_daemon() {
+    let Some(terminal) = Terminal::open_inline(100, 30) else { return };
+    terminal.home.ok(&["run", "--name", "crash", "$ echo be''fore"]);
+    terminal.home.kill_daemon();
+    terminal.home.ok(&["run", "--session", "crash", "$ echo af''ter"]);
+    terminal.type_line("push attach crash");
+    let screen = terminal.wait_for("  after");
+    assert!(screen.contains("  before"), "{screen}");
+    terminal.press("C-d");
+    terminal.wait_for("done 0");
+}

@@ -11,10 +11,11 @@ use super::model::{Input, PreviewStart, Watched};
 use super::requests::Report;
 use crate::client::{Access, Client, Event, Request, RequestError};
 use crate::kernel::event::{EventKind, RunEvent};
+use crate::tui::app::SKIPPED_NUMBERS;
 use crate::tui::client_task::call_error;
 
-/// How many events before the last one are shown.
-const HISTORY_EVENTS: u64 = 1500;
+/// How many positions before the last one are shown: 1,500 events, and the numbers that one crash of the daemon skips.
+const HISTORY_EVENTS: u64 = 1500 + SKIPPED_NUMBERS;
 
 /// Follows the wanted sessions until the dashboard ends or the daemon is lost.
 pub(crate) async fn watch(mut client: Client, mut wanted: Receiver<Watched>, reports: Sender<Report>) {
