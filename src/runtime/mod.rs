@@ -14,6 +14,7 @@
 //! These modules form layers, and none names a higher one: `docs/architecture.md` has the table.
 
 mod access;
+mod approval_wait;
 #[cfg(test)]
 mod audience_tests;
 pub mod clock;

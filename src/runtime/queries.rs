@@ -12,7 +12,6 @@ use super::grants::GrantsError;
 use super::lane::{LaneHandle, LaneRequest, ReplyGuard};
 use super::outbox::Outbox;
 use super::server::Server;
-use super::services::Latch;
 use crate::journal::{ListQuery, Meta, ReadError};
 use crate::kernel::command::{Answer, Caller, Command, Phase};
 use crate::kernel::id::{Json, SessionId};
@@ -99,19 +98,6 @@ pub(super) async fn approvals(
     }
     pending.sort_by_key(|pending| pending.question.expires);
     Ok(pending)
-}
-
-/// Waits until the list of pending approvals has another revision than `known`, and returns that; `None` if the requests
-/// of the connection or the daemon end before.
-pub(super) async fn changed_approvals(server: &Server, input_ended: &Latch, known: u64) -> Option<u64> {
-    let services = server.hub().services();
-    let mut revision = services.approvals_revision.subscribe();
-    tokio::select! {
-        biased;
-        () = input_ended.wait() => None,
-        () = services.closing.wait() => None,
-        changed = revision.wait_for(|revision| *revision != known) => changed.ok().map(|revision| *revision),
-    }
 }
 
 /// Waits until the recovery of runs that were unfinished at the last shutdown is committed.

@@ -1,9 +1,9 @@
 //! The request handler of one connection: it answers requests itself or passes them to their session.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::access::SessionAccess;
+use super::approval_wait::ApprovalWait;
 use super::commands::{CommandService, Peer};
 use super::forks;
 use super::generate;
@@ -15,7 +15,6 @@ use super::queries;
 use super::request_order::{CommandGuard, PendingRequest, RequestOrder, too_many_requests};
 use super::searches;
 use super::server::{Server, lane_error, stopping_error};
-use super::services::Latch;
 use super::session_commands::{ReplyContext, normalize_rules, to_command, to_reply};
 use super::session_files;
 use super::subscriptions::Subscriptions;
@@ -49,10 +48,7 @@ pub(super) struct RequestHandler {
     subscriptions: Arc<Mutex<Subscriptions>>,
     /// The queues of requests that are not handled yet.
     request_order: Arc<RequestOrder>,
-    /// Set when the peer sends no more requests: those that wait for a change are answered.
-    input_ended: Latch,
-    /// Whether a request waits for a change of the pending approvals.
-    waits_for_approvals: AtomicBool,
+    approval_wait: ApprovalWait,
 }
 
 /// The obligation to answer a request: if it is dropped unanswered it answers `Interrupted`.
@@ -102,18 +98,8 @@ impl RequestHandler {
         let access = Arc::new(SessionAccess::new(peer.identity().clone(), outbox.id(), source, needs_token));
         let request_order = Arc::new(RequestOrder::new(server.hub().services().limits.pending_requests));
         let subscriptions = Arc::default();
-        Self {
-            server,
-            protocol,
-            commands,
-            peer,
-            outbox,
-            access,
-            subscriptions,
-            request_order,
-            input_ended: Latch::new(),
-            waits_for_approvals: AtomicBool::new(false),
-        }
+        let approval_wait = ApprovalWait::new();
+        Self { server, protocol, commands, peer, outbox, access, subscriptions, request_order, approval_wait }
     }
 
     pub(super) const fn server(&self) -> &Arc<Server> {
@@ -131,18 +117,7 @@ impl RequestHandler {
 
     /// Ends requests that wait for a change, because the peer sends no more requests.
     pub(super) fn end_waits(&self) {
-        self.input_ended.set();
-    }
-
-    /// Waits until the pending approvals have another revision. A connection has one such wait: a further one is
-    /// answered at once, so that a change costs one answer for each connection.
-    async fn wait_for_approvals(&self, known: u64) -> Option<u64> {
-        if self.waits_for_approvals.swap(true, Ordering::AcqRel) {
-            return Some(*self.server.hub().services().approvals_revision.borrow());
-        }
-        let changed = queries::changed_approvals(&self.server, &self.input_ended, known).await;
-        self.waits_for_approvals.store(false, Ordering::Release);
-        changed
+        self.approval_wait.end();
     }
 
     /// Submits a command to the command log.
@@ -239,7 +214,7 @@ impl RequestHandler {
             Intent::ListApprovals { session, known } => {
                 let revision = match known {
                     // Dropping the guard answers the request.
-                    Some(known) => match self.wait_for_approvals(known).await {
+                    Some(known) => match self.approval_wait.changed(&self.server, known).await {
                         None => return,
                         changed @ Some(_) => changed,
                     },

@@ -139,6 +139,7 @@ const RUNTIME_LAYERS: &[(&str, &[&str])] = &[
     (
         "connection",
         &[
+            "approval_wait",
             "connection",
             "connection_writer",
             "protocols",
