@@ -190,17 +190,24 @@ impl RepairPlan {
             return Err(Conflict::Changed.into());
         }
         for rowid in &self.unverified_rows {
-            connection
+            let copied = connection
                 .prepare_cached(
                     "INSERT INTO set_aside SELECT session, first, last, count, prev, checksum, seal, bytes
                      FROM block WHERE rowid = ?1",
                 )?
                 .execute([rowid])?;
+            if copied == 0 {
+                // Another reader found the same damage, and its plan was executed first.
+                return Err(Conflict::Changed.into());
+            }
             connection.prepare_cached("DELETE FROM block WHERE rowid = ?1")?.execute([rowid])?;
         }
         for Splice { loss, prev, checksum } in &self.splices {
             let (first, last) = (loss.after.next().number(), loss.until.number());
             let header = BlockHeader { first, last, count: 0, prev: *prev, checksum: *checksum };
+            if self.has_block(connection, first)? {
+                return Err(Conflict::Changed.into());
+            }
             apply::insert_block(connection, session, self.key, &header, &line(session, loss, at))?;
             connection
                 .prepare_cached("UPDATE session SET reserved = max(reserved, ?2) WHERE key = ?1")?
@@ -210,6 +217,14 @@ impl RepairPlan {
             record_loss(connection, &LossRecord { at, session, after, until, cause, detail: String::new() })?;
         }
         Ok(self.splices.iter().map(|splice| splice.loss).collect())
+    }
+
+    /// Returns whether a block begins where a splice of this plan does.
+    fn has_block(&self, connection: &Connection, first: u64) -> Result<bool, CommitError> {
+        let first = apply::to_sql_integer(first)?;
+        Ok(connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM block WHERE session = ?1 AND first = ?2)")?
+            .query_row(params![self.key, first], |row| row.get(0))?)
     }
 
     fn newest_row(&self, connection: &Connection) -> rusqlite::Result<Option<i64>> {
