@@ -471,6 +471,11 @@ mod tests {
     const SHOWS: &str = "PUSH_TEST_SHOWS_A_VIEW";
 
     #[test]
+    fn the_history_reaches_over_the_numbers_that_a_crash_skips() {
+        assert_eq!(SKIPPED_NUMBERS, crate::kernel::limits::Limits::default().reserve);
+    }
+
+    #[test]
     fn a_connection_task_that_ends_without_a_report_ends_the_view_and_the_draft_is_printed() {
         if std::env::var_os(SHOWS).is_some() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

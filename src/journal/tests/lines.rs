@@ -52,6 +52,32 @@ async fn events_before_damage_are_returned_and_the_rest_is_repaired() {
     );
 }
 
+#[tokio::test]
+async fn a_damage_that_two_readers_find_is_repaired_once() {
+    for damage in ["UPDATE block SET bytes = x'00' WHERE first = 2", "DELETE FROM block WHERE first = 2"] {
+        let test = TestJournal::new();
+        test.write_history("s1", &[(1, 1), (2, 2), (3, 3)]).await;
+        test.second_connection().execute(damage, []).expect("damage");
+        let mut answers = Vec::new();
+        for plan in [repair_plan(&test).await, repair_plan(&test).await] {
+            let (reply, answer) = oneshot::channel();
+            test.journal.send(Task::Repair { session: "s1".into(), plan: Box::new(plan), at: Now(1), reply });
+            answers.push(answer);
+        }
+        let second = answers.pop().expect("two").await.expect("an answer");
+        assert_eq!(answers.pop().expect("one").await.expect("an answer").expect("repaired").len(), 1);
+        assert!(matches!(second, Err(CommitError::Conflict(Conflict::Changed))), "{second:?}");
+        let losses = test.journal.losses_since(0, 9).await.expect("a list");
+        assert_eq!(losses.len(), 1, "the database is not replaced: {losses:?}");
+    }
+}
+
+async fn repair_plan(test: &TestJournal) -> repair::RepairPlan {
+    let marks = Arc::clone(&test.journal.shared.marks);
+    let plan = move |connection: &Connection| repair::plan(connection, &"s1".into(), &marks, EndEvidence::Mark);
+    test.journal.read(plan).await.expect("readable").expect("damage")
+}
+
 /// Reads everything after `seen`, reusing the memory of each page for the next.
 async fn read_all_after(test: &TestJournal, seen: u64, small: usize) -> Vec<u8> {
     let (mut text, mut after, mut spent) = (Vec::new(), Seq::new(seen), None);
